@@ -1,6 +1,21 @@
 //! JSON as the engines' Python reads it, in one pass, borrowing from the body.
+//!
+//! In: the bytes of a body; out: a [`Value`], or an [`Error`] that names the byte. What `json.loads` takes is taken:
+//! a byte order mark, `NaN` and the infinities, integers of up to 4,300 digits, `1e400`, keys that stand twice, lone
+//! surrogates. What it refuses is refused: control characters within strings, leading zeros, trailing commas. Two
+//! things are narrower: bodies in UTF-16, UTF-32 or with surrogates as raw bytes are refused, and so is nesting beyond
+//! [`MAX_DEPTH`] (Python gives up near 1,000). Never recurses, never panics, never copies a string without escapes.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap, fmt};
+
+/// How many lists and objects may stand within each other.
+pub const MAX_DEPTH: usize = 512;
+
+/// Python refuses to read longer integers (`sys.int_info.default_max_str_digits`).
+const MAX_DIGITS: usize = 4300;
+
+/// From this many members on, an object keeps an index of its keys.
+const INDEXED_FROM: usize = 24;
 
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
@@ -9,11 +24,12 @@ pub enum Value<'a> {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number without fraction or exponent, as written; any size.
+    /// A number without fraction or exponent, as written (but `-0` is `0`, as Python's integers have it); any size.
     Int(Cow<'a, str>),
     /// Any other number, `NaN` and the infinities among them.
     Float(f64),
-    /// A string.
+    /// A string. A lone surrogate, which Rust's text can't hold, stands in it as U+FFFD, and the objects around it
+    /// tell: see [`Object::lone_surrogate_in`].
     Str(Cow<'a, str>),
     /// A list.
     Array(Vec<Value<'a>>),
@@ -22,19 +38,545 @@ pub enum Value<'a> {
 }
 
 /// An object's members in the order of their first appearance; of equal keys the last value counts.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Object<'a> {
     members: Vec<(Cow<'a, str>, Value<'a>)>,
+    aside: Option<Box<Aside<'a>>>,
+}
+
+/// What few objects need.
+#[derive(Clone, Debug, Default)]
+struct Aside<'a> {
+    /// Where each key stands; filled from [`INDEXED_FROM`] members on.
+    index: HashMap<Cow<'a, str>, usize>,
+    /// Members with a lone surrogate in key or value.
+    lone: Vec<usize>,
+}
+
+/// Why bytes aren't JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What is wrong.
+    pub fault: Fault,
+    /// The byte of the body where it was seen, from 0.
+    pub at: usize,
+}
+
+/// What is wrong with bytes that aren't JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The body isn't UTF-8.
+    NotUtf8,
+    /// A value should stand here.
+    ExpectedValue,
+    /// A key in double quotes should stand here.
+    ExpectedKey,
+    /// A colon should stand here.
+    ExpectedColon,
+    /// A comma or the end of the list or object should stand here.
+    ExpectedComma,
+    /// The string that begins here has no end.
+    EndlessString,
+    /// A raw control character within a string.
+    ControlCharacter,
+    /// A backslash that begins no escape known to JSON.
+    BadEscape,
+    /// An integer of more than 4,300 digits.
+    TooManyDigits,
+    /// More than [`MAX_DEPTH`] lists and objects within each other.
+    TooDeep,
+    /// Something stands after the value.
+    ExtraData,
+}
+
+/// Reads one JSON value that fills `body`.
+///
+/// # Errors
+/// Where Python's `json.loads` would raise, and in the two narrower cases that the module names.
+pub fn parse(body: &[u8]) -> Result<Value<'_>, Error> {
+    let mut reader = Reader::new(body)?;
+    reader.document()
+}
+
+impl<'a> Value<'a> {
+    /// The text, if this is a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The items, if this is a list.
+    pub fn as_array(&self) -> Option<&[Value<'a>]> {
+        match self {
+            Value::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The object, if this is one.
+    pub fn as_object(&self) -> Option<&Object<'a>> {
+        match self {
+            Value::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// The truth, if this is `true` or `false`.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(truth) => Some(*truth),
+            _ => None,
+        }
+    }
+
+    /// The number, if this is an integer of 0 to 2^64-1.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            Value::Int(digits) => digits.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// The member `key`, if this is an object that has it.
+    pub fn get(&self, key: &str) -> Option<&Value<'a>> {
+        self.as_object()?.get(key)
+    }
+
+    /// What a person calls this kind of value: `null`, `a bool`, `an integer`, `a number`, `a string`, `a list`,
+    /// `an object`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "a bool",
+            Value::Int(_) => "an integer",
+            Value::Float(_) => "a number",
+            Value::Str(_) => "a string",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        }
+    }
 }
 
 impl<'a> Object<'a> {
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value<'a>> {
-        self.members.iter().find(|(k, _)| k == key).map(|(_, v)| v)
+        self.position(key).map(|at| &self.members[at].1)
+    }
+
+    /// Moves the value of `key` out; `null` stays in its place.
+    pub fn take(&mut self, key: &str) -> Option<Value<'a>> {
+        let at = self.position(key)?;
+        Some(std::mem::replace(&mut self.members[at].1, Value::Null))
+    }
+
+    /// Sets `key`: an existing one keeps its place and gets the new value, as in a Python dict.
+    pub fn insert(&mut self, key: Cow<'a, str>, value: Value<'a>) {
+        self.put(key, value);
     }
 
     /// The members in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value<'a>)> {
-        self.members.iter().map(|(k, v)| (k.as_ref(), v))
+        self.members.iter().map(|(key, value)| (key.as_ref(), value))
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there are no members.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Whether a lone surrogate stood in `key` or anywhere in its value, so that U+FFFD stands there now and the text
+    /// isn't what the engine's Python holds. (Where a key stands twice, either value counts.)
+    pub fn lone_surrogate_in(&self, key: &str) -> bool {
+        match &self.aside {
+            Some(aside) if !aside.lone.is_empty() => self.position(key).is_some_and(|at| aside.lone.contains(&at)),
+            _ => false,
+        }
+    }
+
+    fn position(&self, key: &str) -> Option<usize> {
+        if self.members.len() >= INDEXED_FROM
+            && let Some(aside) = &self.aside
+        {
+            return aside.index.get(key).copied();
+        }
+        self.members.iter().position(|(known, _)| known == key)
+    }
+
+    /// Sets `key` and says where it stands.
+    fn put(&mut self, key: Cow<'a, str>, value: Value<'a>) -> usize {
+        if let Some(at) = self.position(&key) {
+            self.members[at].1 = value;
+            return at;
+        }
+        let at = self.members.len();
+        if at + 1 == INDEXED_FROM {
+            let aside = self.aside.get_or_insert_default();
+            aside.index.extend(self.members.iter().enumerate().map(|(at, (key, _))| (key.clone(), at)));
+        }
+        if at + 1 >= INDEXED_FROM
+            && let Some(aside) = &mut self.aside
+        {
+            aside.index.insert(key.clone(), at);
+        }
+        self.members.push((key, value));
+        at
+    }
+
+    fn mark_lone(&mut self, at: usize) {
+        let lone = &mut self.aside.get_or_insert_default().lone;
+        if lone.last() != Some(&at) {
+            lone.push(at);
+        }
+    }
+}
+
+impl PartialEq for Object<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.members == other.members
+    }
+}
+
+impl<'a> FromIterator<(Cow<'a, str>, Value<'a>)> for Object<'a> {
+    fn from_iter<I: IntoIterator<Item = (Cow<'a, str>, Value<'a>)>>(members: I) -> Self {
+        let mut object = Object::default();
+        for (key, value) in members {
+            object.insert(key, value);
+        }
+        object
+    }
+}
+
+impl<'a> IntoIterator for Object<'a> {
+    type Item = (Cow<'a, str>, Value<'a>);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.members.into_iter()
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::NotUtf8 => "this is not UTF-8",
+            Fault::ExpectedValue => "a value should stand here",
+            Fault::ExpectedKey => "a key in double quotes should stand here",
+            Fault::ExpectedColon => "a colon should stand here",
+            Fault::ExpectedComma => "a comma or the end should stand here",
+            Fault::EndlessString => "this string has no end",
+            Fault::ControlCharacter => "a raw control character stands in a string",
+            Fault::BadEscape => "this escape is unknown",
+            Fault::TooManyDigits => "this integer has more than 4300 digits",
+            Fault::TooDeep => "the nesting is too deep",
+            Fault::ExtraData => "something stands after the value",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (byte {})", self.fault, self.at)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A list or object that is still being read.
+enum Open<'a> {
+    Array(Vec<Value<'a>>),
+    Object {
+        object: Object<'a>,
+        /// The key whose value comes next.
+        key: Cow<'a, str>,
+        /// Lone surrogates seen before that key.
+        lone_before: usize,
+    },
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+    open: Vec<Open<'a>>,
+    /// Lone surrogates seen so far.
+    lone: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(body: &'a [u8]) -> Result<Self, Error> {
+        let text =
+            std::str::from_utf8(body).map_err(|invalid| Error { fault: Fault::NotUtf8, at: invalid.valid_up_to() })?;
+        let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        Ok(Reader { text, bytes: body, at, open: Vec::new(), lone: 0 })
+    }
+
+    fn document(&mut self) -> Result<Value<'a>, Error> {
+        loop {
+            self.skip_space();
+            let Some(value) = self.value_or_opening()? else { continue };
+            if let Some(whole) = self.close_with(value)? {
+                self.skip_space();
+                return if self.at == self.bytes.len() { Ok(whole) } else { self.fail(Fault::ExtraData) };
+            }
+        }
+    }
+
+    /// Reads a value; `None` if it opens a list or object whose first value comes next.
+    fn value_or_opening(&mut self) -> Result<Option<Value<'a>>, Error> {
+        match self.peek() {
+            Some(b'"') => {
+                self.at += 1;
+                self.string().map(|text| Some(Value::Str(text)))
+            }
+            Some(b'{') => self.open_object(),
+            Some(b'[') => self.open_array(),
+            Some(b't') => self.word("true", Value::Bool(true)),
+            Some(b'f') => self.word("false", Value::Bool(false)),
+            Some(b'n') => self.word("null", Value::Null),
+            Some(b'N') => self.word("NaN", Value::Float(f64::NAN)),
+            Some(b'I') => self.word("Infinity", Value::Float(f64::INFINITY)),
+            Some(b'-') if self.bytes[self.at..].starts_with(b"-I") => {
+                self.word("-Infinity", Value::Float(f64::NEG_INFINITY))
+            }
+            Some(b'-' | b'0'..=b'9') => self.number().map(Some),
+            _ => self.fail(Fault::ExpectedValue),
+        }
+    }
+
+    /// Puts a finished value where it belongs and closes what ends with it. The value back: it was the whole document.
+    fn close_with(&mut self, mut value: Value<'a>) -> Result<Option<Value<'a>>, Error> {
+        loop {
+            match self.open.last_mut() {
+                None => return Ok(Some(value)),
+                Some(Open::Array(items)) => items.push(value),
+                Some(Open::Object { object, key, lone_before }) => {
+                    let at = object.put(std::mem::take(key), value);
+                    if self.lone > *lone_before {
+                        object.mark_lone(at);
+                    }
+                }
+            }
+            self.skip_space();
+            value = match (self.peek(), self.open.pop()) {
+                (Some(b','), Some(Open::Array(items))) => {
+                    self.at += 1;
+                    self.open.push(Open::Array(items));
+                    return Ok(None);
+                }
+                (Some(b','), Some(Open::Object { object, .. })) => {
+                    self.at += 1;
+                    self.skip_space();
+                    let opened = self.member(object)?;
+                    self.open.push(opened);
+                    return Ok(None);
+                }
+                (Some(b']'), Some(Open::Array(items))) => Value::Array(items),
+                (Some(b'}'), Some(Open::Object { object, .. })) => Value::Object(object),
+                _ => return self.fail(Fault::ExpectedComma),
+            };
+            self.at += 1;
+        }
+    }
+
+    fn open_array(&mut self) -> Result<Option<Value<'a>>, Error> {
+        self.descend()?;
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Some(Value::Array(Vec::new())));
+        }
+        self.open.push(Open::Array(Vec::new()));
+        Ok(None)
+    }
+
+    fn open_object(&mut self) -> Result<Option<Value<'a>>, Error> {
+        self.descend()?;
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Some(Value::Object(Object::default())));
+        }
+        let opened = self.member(Object::default())?;
+        self.open.push(opened);
+        Ok(None)
+    }
+
+    /// Steps over an opening bracket and the space after it.
+    fn descend(&mut self) -> Result<(), Error> {
+        if self.open.len() == MAX_DEPTH {
+            return self.fail(Fault::TooDeep);
+        }
+        self.at += 1;
+        self.skip_space();
+        Ok(())
+    }
+
+    /// Reads a key and its colon.
+    fn member(&mut self, object: Object<'a>) -> Result<Open<'a>, Error> {
+        if self.peek() != Some(b'"') {
+            return self.fail(Fault::ExpectedKey);
+        }
+        self.at += 1;
+        let lone_before = self.lone;
+        let key = self.string()?;
+        self.skip_space();
+        if self.peek() != Some(b':') {
+            return self.fail(Fault::ExpectedColon);
+        }
+        self.at += 1;
+        Ok(Open::Object { object, key, lone_before })
+    }
+
+    /// Reads a string whose opening quote is behind us.
+    fn string(&mut self) -> Result<Cow<'a, str>, Error> {
+        let start = self.at;
+        let stop = self.plain_run(start)?;
+        if self.bytes[stop] == b'"' {
+            self.at = stop + 1;
+            return Ok(Cow::Borrowed(&self.text[start..stop]));
+        }
+        let mut unescaped = String::with_capacity((stop - start) * 2);
+        unescaped.push_str(&self.text[start..stop]);
+        self.at = stop;
+        loop {
+            // Here stands a backslash or the closing quote.
+            if self.bytes[self.at] == b'"' {
+                self.at += 1;
+                return Ok(Cow::Owned(unescaped));
+            }
+            let escaped = self.escape()?;
+            unescaped.push(escaped);
+            let from = self.at;
+            self.at = match self.bytes.get(from) {
+                Some(b'"' | b'\\') => from,
+                _ => self.plain_run(start)?,
+            };
+            unescaped.push_str(&self.text[from..self.at]);
+        }
+    }
+
+    /// Where the next quote or backslash stands; what lies before it needs no unescaping. `start` is the string's.
+    fn plain_run(&self, start: usize) -> Result<usize, Error> {
+        let rest = &self.bytes[self.at..];
+        let length = memchr::memchr2(b'"', b'\\', rest);
+        let run = &rest[..length.unwrap_or(rest.len())];
+        // Without an early exit the compiler turns this into wide instructions.
+        if run.iter().fold(false, |found, byte| found | (*byte < 0x20)) {
+            let at = self.at + run.iter().position(|byte| *byte < 0x20).unwrap_or(0);
+            return Err(Error { fault: Fault::ControlCharacter, at });
+        }
+        match length {
+            Some(length) => Ok(self.at + length),
+            None => Err(Error { fault: Fault::EndlessString, at: start.saturating_sub(1) }),
+        }
+    }
+
+    /// Reads the escape that begins here.
+    fn escape(&mut self) -> Result<char, Error> {
+        let plain = match self.bytes.get(self.at + 1) {
+            Some(b'"') => '"',
+            Some(b'\\') => '\\',
+            Some(b'/') => '/',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => return self.unicode_escape(),
+            _ => return self.fail(Fault::BadEscape),
+        };
+        self.at += 2;
+        Ok(plain)
+    }
+
+    /// Reads `\uXXXX`, with its second half where it is the first half of a pair.
+    fn unicode_escape(&mut self) -> Result<char, Error> {
+        let Some(unit) = self.hex_unit(self.at) else { return self.fail(Fault::BadEscape) };
+        self.at += 6;
+        if let 0xD800..=0xDBFF = unit
+            && let Some(low @ 0xDC00..=0xDFFF) = self.hex_unit(self.at)
+        {
+            self.at += 6;
+            let code = 0x1_0000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
+            return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+        }
+        Ok(char::from_u32(unit).unwrap_or_else(|| {
+            self.lone += 1;
+            char::REPLACEMENT_CHARACTER
+        }))
+    }
+
+    /// The code unit of a `\uXXXX` that begins at `at`.
+    fn hex_unit(&self, at: usize) -> Option<u32> {
+        let digits = self.bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | (*digit as char).to_digit(16)?))
+    }
+
+    fn number(&mut self) -> Result<Value<'a>, Error> {
+        let start = self.at;
+        let negative = self.peek() == Some(b'-');
+        let first = start + usize::from(negative);
+        let mut end = match self.bytes.get(first) {
+            Some(b'0') => first + 1,
+            Some(b'1'..=b'9') => self.digits_end(first),
+            _ => return self.fail(Fault::ExpectedValue),
+        };
+        let whole_end = end;
+        if self.bytes.get(end) == Some(&b'.') && self.digits_end(end + 1) > end + 1 {
+            end = self.digits_end(end + 1);
+        }
+        if let Some(b'e' | b'E') = self.bytes.get(end) {
+            let sign = usize::from(matches!(self.bytes.get(end + 1), Some(b'+' | b'-')));
+            if self.digits_end(end + 1 + sign) > end + 1 + sign {
+                end = self.digits_end(end + 1 + sign);
+            }
+        }
+        let written = &self.text[start..end];
+        if end > whole_end {
+            self.at = end;
+            return Ok(Value::Float(written.parse().unwrap_or(f64::NAN)));
+        }
+        if whole_end - first > MAX_DIGITS {
+            return self.fail(Fault::TooManyDigits);
+        }
+        self.at = end;
+        Ok(Value::Int(Cow::Borrowed(if written == "-0" { "0" } else { written })))
+    }
+
+    fn digits_end(&self, from: usize) -> usize {
+        let rest = self.bytes.get(from..).unwrap_or_default();
+        from + rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
+    }
+
+    fn word(&mut self, word: &str, value: Value<'a>) -> Result<Option<Value<'a>>, Error> {
+        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
+            return self.fail(Fault::ExpectedValue);
+        }
+        self.at += word.len();
+        Ok(Some(value))
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn fail<T>(&self, fault: Fault) -> Result<T, Error> {
+        Err(Error { fault, at: self.at })
     }
 }
