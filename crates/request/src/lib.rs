@@ -5,9 +5,46 @@
 
 pub mod json;
 
+mod chat;
+mod completions;
+mod encoding;
+mod fields;
+mod not_understood;
+
 use std::borrow::Cow;
 
-use json::Value;
+pub use encoding::decode_body;
+pub use not_understood::NotUnderstood;
+
+use fields::Fields;
+use json::{Object, Value};
+
+/// Reads a request: `path` as it stands in the request line, `body` as it came (content coding undone by
+/// [`decode_body`]).
+///
+/// # Errors
+/// [`NotUnderstood`] where the path is none that we know, or where the engine would answer 400 for the prompt's sake:
+/// the request is then to be passed on as it is.
+pub fn parse<'a>(path: &str, body: &'a [u8]) -> Result<Request<'a>, NotUnderstood> {
+    let api = Api::of(path).ok_or(NotUnderstood::UnknownPath)?;
+    let fields = Fields::new(object(body)?);
+    match api {
+        Api::ChatCompletions => chat::read(fields),
+        Api::Completions => completions::read(fields),
+    }
+}
+
+fn object(body: &[u8]) -> Result<Object<'_>, NotUnderstood> {
+    if body.is_empty() {
+        return Err(NotUnderstood::NoBody);
+    }
+    match json::parse(body) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(other) => Err(NotUnderstood::NotAnObject { found: other.kind() }),
+        Err(json::Error { fault: json::Fault::TooDeep, .. }) => Err(NotUnderstood::TooDeep),
+        Err(error) => Err(NotUnderstood::NotJson(error)),
+    }
+}
 
 /// Which of the engines' APIs a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +53,39 @@ pub enum Api {
     ChatCompletions,
     /// `/v1/completions`
     Completions,
+}
+
+impl Api {
+    /// Every API, with its path.
+    pub const ALL: [Api; 2] = [Api::ChatCompletions, Api::Completions];
+
+    /// The path that belongs to the API, without prefix.
+    pub fn path(self) -> &'static str {
+        match self {
+            Api::ChatCompletions => "/v1/chat/completions",
+            Api::Completions => "/v1/completions",
+        }
+    }
+
+    /// The API as a label: a word in snake_case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Api::ChatCompletions => "chat_completions",
+            Api::Completions => "completions",
+        }
+    }
+
+    /// The API that `path` belongs to. The query is left aside, a prefix before `/v1` and sub-paths such as `/render`
+    /// are allowed.
+    pub fn of(path: &str) -> Option<Api> {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        Api::ALL.into_iter().find(|api| {
+            path.match_indices(api.path()).any(|(at, found)| {
+                let rest = &path[at + found.len()..];
+                rest.is_empty() || rest.starts_with('/')
+            })
+        })
+    }
 }
 
 /// One parsed request. Strings borrow from the body where JSON needed no unescaping.
@@ -33,7 +103,7 @@ pub struct Request<'a> {
     pub include_usage: bool,
     /// The client's own border around what may be shared in the cache.
     pub cache_salt: Option<Cow<'a, str>>,
-    /// `max_completion_tokens` or `max_tokens`.
+    /// How many tokens may be generated: chat's `max_completion_tokens`, else `max_tokens`, else (completions) 16.
     pub max_tokens: Option<u64>,
 }
 
@@ -56,14 +126,16 @@ pub enum Prompt<'a> {
 /// A chat as the client sent it: not cleaned up yet, which depends on the engine and the template.
 #[derive(Clone, Debug)]
 pub struct Chat<'a> {
-    /// The messages, each a JSON object with a string `role` (checked).
+    /// The messages, at least one, each a JSON object with a string `role`; `content` is absent, null, a string or a
+    /// list of strings and objects; `tool_calls` are absent, null or a list of objects with a `function` that has a
+    /// `name` (checked).
     pub messages: Vec<Value<'a>>,
-    /// `tools`, if a list.
+    /// `tools`: objects with a `function` that has a `name` (checked). `None` if absent or null.
     pub tools: Option<Vec<Value<'a>>>,
-    /// `documents`, if a list.
+    /// `documents`: objects (checked). `None` if absent or null.
     pub documents: Option<Vec<Value<'a>>>,
     /// `chat_template_kwargs`, an object; empty if absent or null.
-    pub template_kwargs: json::Object<'a>,
+    pub template_kwargs: Object<'a>,
     /// `chat_template`: a template that came in the request. Not run unless the operator allows it.
     pub template: Option<Cow<'a, str>>,
     /// Default true.

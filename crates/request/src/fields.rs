@@ -1,0 +1,140 @@
+//! The members of a body, taken out one by one with the leniency of the engines.
+//!
+//! In: the body's object; out: typed values, or [`NotUnderstood`] that names the key. vLLM validates by pydantic in its
+//! lax mode, where `"yes"` is true and `"5"` is five; so do we, and `null` counts as absent. Members that nobody asks
+//! for are never looked at.
+
+use std::borrow::Cow;
+
+use crate::{
+    NotUnderstood,
+    json::{Object, Value},
+};
+
+/// A body whose members are taken out.
+pub(crate) struct Fields<'a> {
+    object: Object<'a>,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(object: Object<'a>) -> Self {
+        Fields { object }
+    }
+
+    /// The member itself; `None` if absent or null. Text that Rust can't hold is an error.
+    pub(crate) fn value(&mut self, key: &str) -> Result<Option<Value<'a>>, NotUnderstood> {
+        if self.object.lone_surrogate_in(key) {
+            return Err(NotUnderstood::LoneSurrogate { key: key.to_owned() });
+        }
+        Ok(self.object.take(key).filter(|value| !value.is_null()))
+    }
+
+    /// A string.
+    pub(crate) fn text(&mut self, key: &str) -> Result<Option<Cow<'a, str>>, NotUnderstood> {
+        match self.value(key)? {
+            None => Ok(None),
+            Some(Value::Str(text)) => Ok(Some(text)),
+            Some(other) => Err(wrong_type(key, "a string", &other)),
+        }
+    }
+
+    /// A bool.
+    pub(crate) fn truth(&mut self, key: &str, default: bool) -> Result<bool, NotUnderstood> {
+        match self.value(key)? {
+            None => Ok(default),
+            Some(value) => lax_bool(&value).ok_or_else(|| wrong_type(key, "a bool", &value)),
+        }
+    }
+
+    /// A count, from 0.
+    pub(crate) fn count(&mut self, key: &str) -> Result<Option<u64>, NotUnderstood> {
+        match self.value(key)? {
+            None => Ok(None),
+            Some(value) => lax_u64(&value).map(Some).ok_or_else(|| wrong_type(key, "an integer from 0", &value)),
+        }
+    }
+
+    /// A list.
+    pub(crate) fn list(&mut self, key: &str) -> Result<Option<Vec<Value<'a>>>, NotUnderstood> {
+        match self.value(key)? {
+            None => Ok(None),
+            Some(Value::Array(items)) => Ok(Some(items)),
+            Some(other) => Err(wrong_type(key, "a list", &other)),
+        }
+    }
+
+    /// An object.
+    pub(crate) fn object(&mut self, key: &str) -> Result<Option<Object<'a>>, NotUnderstood> {
+        match self.value(key)? {
+            None => Ok(None),
+            Some(Value::Object(object)) => Ok(Some(object)),
+            Some(other) => Err(wrong_type(key, "an object", &other)),
+        }
+    }
+
+    /// `model`; an empty one names none.
+    pub(crate) fn model(&mut self) -> Result<Option<Cow<'a, str>>, NotUnderstood> {
+        Ok(self.text("model")?.filter(|model| !model.is_empty()))
+    }
+
+    /// `cache_salt`, which vLLM refuses if empty.
+    pub(crate) fn cache_salt(&mut self) -> Result<Option<Cow<'a, str>>, NotUnderstood> {
+        match self.text("cache_salt")? {
+            Some(salt) if salt.is_empty() => Err(NotUnderstood::WrongType {
+                key: "cache_salt".to_owned(),
+                expected: "a string that isn't empty",
+                found: "an empty one",
+            }),
+            salt => Ok(salt),
+        }
+    }
+
+    /// `stream`, and whether such a stream will carry usage.
+    pub(crate) fn stream(&mut self) -> Result<(bool, bool), NotUnderstood> {
+        let stream = self.truth("stream", false)?;
+        let options = self.object("stream_options")?.unwrap_or_default();
+        let include_usage = Fields::new(options).truth("include_usage", false)?;
+        Ok((stream, stream && include_usage))
+    }
+}
+
+/// The error for a member of another type than expected.
+pub(crate) fn wrong_type(key: &str, expected: &'static str, found: &Value<'_>) -> NotUnderstood {
+    NotUnderstood::WrongType { key: key.to_owned(), expected, found: found.kind() }
+}
+
+/// A bool as pydantic's lax mode reads one.
+fn lax_bool(value: &Value<'_>) -> Option<bool> {
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::Int(digits) if digits == "0" => Some(false),
+        Value::Int(digits) if digits == "1" => Some(true),
+        Value::Float(number) if *number == 0.0 => Some(false),
+        Value::Float(number) if *number == 1.0 => Some(true),
+        Value::Str(word) => match word.to_ascii_lowercase().as_str() {
+            "0" | "off" | "f" | "false" | "n" | "no" => Some(false),
+            "1" | "on" | "t" | "true" | "y" | "yes" => Some(true),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// An integer from 0 as pydantic's lax mode reads one; none above 2^64-1.
+pub(crate) fn lax_u64(value: &Value<'_>) -> Option<u64> {
+    match value {
+        Value::Int(digits) => digits.parse().ok(),
+        Value::Bool(truth) => Some(u64::from(*truth)),
+        // Exact up to 2^53, and no engine counts further.
+        Value::Float(number) if number.fract() == 0.0 && (0.0..=9e15).contains(number) => Some(*number as u64),
+        Value::Str(written) => {
+            let digits = written.trim();
+            let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+            if !fraction.bytes().all(|digit| digit == b'0') {
+                return None;
+            }
+            whole.parse().ok()
+        }
+        _ => None,
+    }
+}
