@@ -1,1 +1,84 @@
-fn main() {}
+//! Chores of this repository: in, a command; out, what it did on the terminal and an exit code.
+//!
+//! It starts our binaries and links none of ours, so that it builds in seconds and can check the rest from outside.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program: its output is its result")]
+
+mod ci;
+#[cfg(feature = "codegen")]
+mod codegen;
+mod demo;
+mod envoy;
+mod process;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of this repository.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// The product beside Envoy's own balancers: six engines, a real Envoy, two workloads, one table.
+    Demo(Box<demo::Settings>),
+    /// Fetches what the tests need (a real Envoy), then runs them all.
+    Test {
+        /// Arguments for `cargo test --workspace`, such as a name to filter by.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Everything that .ci/run checks, with the time of each step.
+    Ci,
+    /// Holds the code to crates/README.md and the house's rules.
+    Tidy,
+    /// Writes crates/proto/src/generated from proto/ (needs `--features codegen`).
+    Codegen {
+        /// Compares instead of writing, and fails where they differ.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Prints the path of a real Envoy; fetches one if there is none.
+    Envoy,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().chore {
+        Chore::Demo(settings) => demo::run(&settings),
+        Chore::Test { arguments } => ci::test(&arguments),
+        Chore::Ci => ci::run(),
+        Chore::Tidy => tidy::run(),
+        Chore::Codegen { check } => codegen(check),
+        Chore::Envoy => envoy::find_or_fetch().map(|envoy| println!("{}", envoy.display())),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(feature = "codegen")]
+fn codegen(check: bool) -> anyhow::Result<()> {
+    codegen::run(check)
+}
+
+/// Without the feature: the same command again, with it.
+#[cfg(not(feature = "codegen"))]
+fn codegen(check: bool) -> anyhow::Result<()> {
+    let mut again = process::cargo();
+    again.args(["run", "--quiet", "--package", "xtask", "--features", "codegen", "--", "codegen"]);
+    if check {
+        again.arg("--check");
+    }
+    process::finish(&mut again)
+}

@@ -1,0 +1,141 @@
+//! Other programs: cargo to its end, and servers in the background that never outlive us.
+//!
+//! A [`Server`] runs in a process group of its own (so that a Ctrl-C meant for us is not also theirs), writes to a log
+//! file, and is killed when dropped. [`kill_all_on_signal`] does the same when we are interrupted.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{env, process};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
+
+/// The cargo that runs us, at the workspace's root.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace::root());
+    // What cargo told us of ourselves is not meant for the builds that we start: it would make them build again.
+    for (name, _) in env::vars_os() {
+        let name_text = name.to_string_lossy();
+        if name_text.starts_with("CARGO_PKG_") || name_text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
+/// Runs a program to its end; an error where it can't start or fails.
+pub(crate) fn finish(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    let status = command.status().with_context(|| format!("cannot start {shown}"))?;
+    if status.success() { Ok(()) } else { bail!("{shown}: {status}") }
+}
+
+/// The command as one would type it.
+pub(crate) fn show(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let name = |word: &OsStr| word.to_string_lossy().into_owned();
+    let mut words: Vec<String> = words.map(name).collect();
+    if let Some(program) = words.first_mut()
+        && let Some(file) = Path::new(program).file_name()
+    {
+        *program = file.to_string_lossy().into_owned();
+    }
+    words.join(" ")
+}
+
+/// The servers under way, and whether more may start.
+struct Running {
+    children: Vec<Arc<Mutex<Child>>>,
+    closing: bool,
+}
+
+static RUNNING: Mutex<Running> = Mutex::new(Running { children: Vec::new(), closing: false });
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A program in the background. Killed when dropped.
+pub(crate) struct Server {
+    name: String,
+    log: PathBuf,
+    child: Arc<Mutex<Child>>,
+}
+
+impl Server {
+    /// Starts it with its output in `logs/NAME.log`.
+    pub(crate) fn start(name: &str, command: &mut Command, logs: &Path) -> Result<Self> {
+        fs::create_dir_all(logs).with_context(|| format!("cannot make {}", logs.display()))?;
+        let log = logs.join(format!("{name}.log"));
+        let file = File::options().create(true).append(true).open(&log);
+        let file = file.with_context(|| format!("cannot write {}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
+        let mut running = locked(&RUNNING);
+        if running.closing {
+            bail!("interrupted");
+        }
+        let child = command.spawn().with_context(|| format!("cannot start {}", show(command)))?;
+        let child = Arc::new(Mutex::new(child));
+        running.children.push(Arc::clone(&child));
+        Ok(Self { name: name.to_owned(), log, child })
+    }
+
+    /// An error with the end of its log if it has ended.
+    pub(crate) fn must_run(&self) -> Result<()> {
+        let ended = locked(&self.child).try_wait().with_context(|| format!("cannot ask after {}", self.name))?;
+        match ended {
+            None => Ok(()),
+            Some(status) => {
+                bail!("{} ended ({status}); the end of {}:\n{}", self.name, self.log.display(), tail(&self.log))
+            }
+        }
+    }
+
+    /// Its log file.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut running = locked(&RUNNING);
+        running.children.retain(|child| !Arc::ptr_eq(child, &self.child));
+        drop(running);
+        kill(&self.child);
+    }
+}
+
+fn kill(child: &Mutex<Child>) {
+    let mut child = locked(child);
+    // It may have ended by itself: nothing is left to kill then.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// The last lines of a log.
+pub(crate) fn tail(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}
+
+/// From now on Ctrl-C, SIGTERM and SIGHUP kill every [`Server`] and end us.
+pub(crate) fn kill_all_on_signal() -> Result<()> {
+    ctrlc::set_handler(|| {
+        let mut running = locked(&RUNNING);
+        running.closing = true;
+        for child in running.children.drain(..) {
+            kill(&child);
+        }
+        process::exit(130);
+    })
+    .context("cannot handle signals")
+}
