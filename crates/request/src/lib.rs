@@ -5,16 +5,22 @@
 
 pub mod json;
 
+mod answer;
 mod chat;
 mod completions;
 mod encoding;
 mod fields;
 mod not_understood;
+mod sse;
+mod usage;
+mod whole;
 
 use std::borrow::Cow;
 
+pub use answer::{Answer, Seen};
 pub use encoding::decode_body;
 pub use not_understood::NotUnderstood;
+pub use usage::Usage;
 
 use fields::Fields;
 use json::{Object, Value};
