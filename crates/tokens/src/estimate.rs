@@ -1,0 +1,111 @@
+//! An estimate, for models whose files aren't at hand.
+//!
+//! In: a prompt; out: one id for every four bytes of a canonical text of it. Equal beginnings of canonical text have
+//! equal ids, so that prefixes can be followed; nothing else about the ids means anything.
+
+use std::fmt::Write;
+
+use request::{Chat, Prompt, json::Value};
+
+use crate::{Context, Encoded};
+
+const BYTES_A_TOKEN: usize = 4;
+
+pub(crate) fn encode(prompt: &Prompt<'_>, context: &Context) -> Encoded {
+    match prompt {
+        Prompt::Chat(chat) => {
+            let text = canonical(chat, context);
+            Encoded { prompts: vec![ids(&text)], rendered: Some(text), estimated: true, ..Encoded::default() }
+        }
+        Prompt::Texts { texts, .. } => {
+            Encoded { prompts: texts.iter().map(|text| ids(text)).collect(), estimated: true, ..Encoded::default() }
+        }
+        Prompt::Tokens(prompts) => Encoded { prompts: prompts.clone(), ..Encoded::default() },
+    }
+}
+
+fn ids(text: &str) -> Vec<u32> {
+    text.as_bytes()
+        .chunks(BYTES_A_TOKEN)
+        .map(|chunk| {
+            let mut bytes = [0; BYTES_A_TOKEN];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            u32::from_le_bytes(bytes)
+        })
+        .collect()
+}
+
+/// What most templates put first stands first: tools, documents, arguments; then the messages in order, role and
+/// content before their other members.
+fn canonical(chat: &Chat<'_>, context: &Context) -> String {
+    let mut text = String::new();
+    let tools =
+        chat.tools.as_deref().filter(|_| !(chat.tool_choice_none && context.exclude_tools_when_tool_choice_none));
+    for (name, list) in [("tools", tools), ("documents", chat.documents.as_deref())] {
+        for item in list.unwrap_or_default() {
+            text.push_str(name);
+            write(&mut text, item);
+            text.push('\n');
+        }
+    }
+    for (name, value) in chat.template_kwargs.iter() {
+        text.push_str(name);
+        text.push('=');
+        write(&mut text, value);
+        text.push('\n');
+    }
+    for message in &chat.messages {
+        write_message(&mut text, message);
+    }
+    text
+}
+
+fn write_message(text: &mut String, message: &Value<'_>) {
+    let Some(object) = message.as_object() else { return write(text, message) };
+    for key in ["role", "content"] {
+        if let Some(value) = object.get(key).filter(|value| **value != Value::Null) {
+            match value {
+                Value::Str(plain) => text.push_str(plain),
+                other => write(text, other),
+            }
+            text.push('\n');
+        }
+    }
+    let mut others: Vec<_> = object.iter().filter(|(key, _)| !matches!(*key, "role" | "content")).collect();
+    others.sort_by_key(|(key, _)| *key);
+    for (key, value) in others {
+        text.push_str(key);
+        text.push('=');
+        write(text, value);
+        text.push('\n');
+    }
+}
+
+fn write(text: &mut String, value: &Value<'_>) {
+    match value {
+        Value::Null => text.push_str("null"),
+        Value::Bool(truth) => text.push_str(if *truth { "true" } else { "false" }),
+        Value::Int(digits) => text.push_str(digits),
+        // Writing to a String can't fail.
+        Value::Float(number) => drop(write!(text, "{number}")),
+        Value::Str(plain) => drop(write!(text, "{plain:?}")),
+        Value::Array(items) => {
+            text.push('[');
+            for item in items {
+                write(text, item);
+                text.push(',');
+            }
+            text.push(']');
+        }
+        Value::Object(object) => {
+            text.push('{');
+            for (key, value) in object.iter() {
+                text.push_str(key);
+                text.push(':');
+                write(text, value);
+                text.push(',');
+            }
+            text.push('}');
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! A model's files, gathered by their names.
+//!
+//! In: a function that reads a file of the model's directory by name; out: the bytes of those that count. What the
+//! directory is (a folder, a volume, an image) is the caller's.
+
+use std::io::{self, Read};
+
+/// No more than this is unpacked from a compressed tokenizer: the largest known is 34 MB.
+const MAX_UNPACKED: u64 = 256 << 20;
+
+/// The files of one model, as bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// `tokenizer.json`; empty if neither it nor `tokenizer.json.xz` is there.
+    pub tokenizer_json: Vec<u8>,
+    /// `tokenizer_config.json`: template and special tokens.
+    pub tokenizer_config: Option<Vec<u8>>,
+    /// `chat_template.jinja`, which goes before the configuration's template.
+    pub chat_template_jinja: Option<String>,
+}
+
+impl Files {
+    /// Reads what counts, by name. `read` gives `None` for a file that isn't there. A `tokenizer.json` goes before a
+    /// `tokenizer.json.xz`.
+    ///
+    /// # Errors
+    /// Those of `read`, a compressed file that doesn't unpack, and a template that isn't UTF-8.
+    pub fn gather(mut read: impl FnMut(&str) -> io::Result<Option<Vec<u8>>>) -> io::Result<Files> {
+        let tokenizer_json = match read("tokenizer.json")? {
+            Some(plain) => plain,
+            None => read("tokenizer.json.xz")?.map(|packed| unpack(&packed)).transpose()?.unwrap_or_default(),
+        };
+        let chat_template_jinja = read("chat_template.jinja")?
+            .map(|bytes| String::from_utf8(bytes).map_err(|_| io::Error::other("chat_template.jinja isn't UTF-8")))
+            .transpose()?;
+        Ok(Files { tokenizer_json, tokenizer_config: read("tokenizer_config.json")?, chat_template_jinja })
+    }
+}
+
+fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
+    let mut plain = Vec::new();
+    let read = lzma_rust2::XzReader::new(packed, true).take(MAX_UNPACKED + 1).read_to_end(&mut plain)?;
+    if read as u64 > MAX_UNPACKED {
+        return Err(io::Error::other("tokenizer.json.xz unpacks to more than 256 MiB"));
+    }
+    Ok(plain)
+}

@@ -1,0 +1,182 @@
+//! A chat template, rendered as Hugging Face's transformers renders it.
+//!
+//! In: a template's source, then a context; out: the text. transformers runs Jinja2 in a sandbox with `trim_blocks`,
+//! `lstrip_blocks`, loop controls, a `generation` tag, its own `tojson`, `raise_exception` and `strftime_now`; here
+//! minijinja is brought to do the same: see the modules below for what differs. Work and output are bounded for any
+//! template; nothing outside of the context is ever read.
+
+mod args;
+mod clock;
+mod filters;
+mod methods;
+mod python;
+mod source;
+mod tojson;
+mod unicode;
+mod value;
+
+use std::{fmt, time::SystemTime};
+
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, syntax::SyntaxConfig};
+use request::json;
+
+pub(crate) use python::{strip, strip_end};
+pub(crate) use source::ContentFormat;
+pub(crate) use value::{Dict, to_template};
+
+/// Steps that one rendering may take; each costs some tens of nanoseconds, and 64 bytes of text count as one.
+const MAX_STEPS: u64 = 50_000_000;
+
+/// A rendered text is never longer, in bytes.
+const MAX_RENDERED: usize = 256 << 20;
+
+/// The name under which the context holds the clock; no template can name it.
+const NOW: &str = "\0now";
+
+/// The name of a template in its environment.
+const NAME: &str = "chat_template";
+
+/// A compiled chat template.
+pub struct Template {
+    environment: Environment<'static>,
+    content_format: ContentFormat,
+}
+
+/// Why a template gave no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateError {
+    /// Whose fault it is.
+    pub fault: Fault,
+    /// What went wrong, in the template's own words where it raised.
+    pub message: String,
+    /// The template's line, from 1, where known.
+    pub line: Option<usize>,
+}
+
+/// Whose fault it is that a template gave no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The template isn't one: the model's files are at fault.
+    Syntax,
+    /// The template called `raise_exception`: it refuses these messages, and so will the engine.
+    Raised,
+    /// The template failed on these messages, as it would in the engine.
+    Failed,
+    /// The template took too many steps.
+    TooManySteps,
+    /// The text grew too long.
+    TooLong,
+}
+
+impl Fault {
+    /// A short name for metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Fault::Syntax => "template_syntax",
+            Fault::Raised => "template_raised",
+            Fault::Failed => "template_failed",
+            Fault::TooManySteps => "template_too_many_steps",
+            Fault::TooLong => "template_too_long",
+        }
+    }
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match self.line {
+            Some(line) => write!(f, " (line {line})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Template").field("content_format", &self.content_format).finish_non_exhaustive()
+    }
+}
+
+/// What `raise_exception` raises.
+#[derive(Debug)]
+struct Raised;
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("raised by the template")
+    }
+}
+
+impl std::error::Error for Raised {}
+
+impl Template {
+    /// Compiles a template.
+    ///
+    /// # Errors
+    /// Where it isn't one, with the line.
+    pub fn compile(source: &str) -> Result<Template, TemplateError> {
+        let mut environment = environment();
+        let prepared = source::prepare(source);
+        environment.add_template_owned(NAME, prepared.text).map_err(describe)?;
+        Ok(Template { environment, content_format: prepared.content_format })
+    }
+
+    /// Renders a context, with `strftime_now` at `now`, in UTC.
+    ///
+    /// # Errors
+    /// Where the template raises, fails or takes too much.
+    pub fn render(&self, context: &json::Object<'_>, now: SystemTime) -> Result<String, TemplateError> {
+        self.render_value(Dict::collect(context.iter().map(|(key, value)| (key, to_template(value)))), now)
+    }
+
+    /// Whether messages' contents are to be lists of parts, as vLLM tells from the template.
+    pub(crate) fn content_format(&self) -> ContentFormat {
+        self.content_format
+    }
+
+    pub(crate) fn render_value(&self, context: Value, now: SystemTime) -> Result<String, TemplateError> {
+        let context = value::Scope::new(context, NOW, clock::to_value(now));
+        let template = self.environment.get_template(NAME).map_err(describe)?;
+        let rendered = template.render(Value::from_object(context)).map_err(describe)?;
+        if rendered.len() > MAX_RENDERED {
+            return Err(TemplateError { fault: Fault::TooLong, message: "the text is too long".into(), line: None });
+        }
+        Ok(rendered)
+    }
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    if let Ok(syntax) = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build() {
+        environment.set_syntax(syntax);
+    }
+    environment.set_fuel(Some(MAX_STEPS));
+    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_formatter(|out, _, value| Ok(python::write_str(out, value)?));
+    environment.set_unknown_method_callback(methods::call);
+    environment.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, python::to_str(message)).with_source(Raised))
+    });
+    environment.add_function("strftime_now", clock::strftime_now);
+    filters::add(&mut environment);
+    environment
+}
+
+fn describe(error: Error) -> TemplateError {
+    let raised = std::error::Error::source(&error).is_some_and(|source| source.is::<Raised>());
+    let fault = match error.kind() {
+        _ if raised => Fault::Raised,
+        ErrorKind::SyntaxError => Fault::Syntax,
+        ErrorKind::OutOfFuel => Fault::TooManySteps,
+        _ => Fault::Failed,
+    };
+    let message = match error.detail() {
+        Some(detail) if raised => detail.to_owned(),
+        Some(detail) => format!("{}: {detail}", error.kind()),
+        None => error.kind().to_string(),
+    };
+    TemplateError { fault, message, line: error.line() }
+}

@@ -1,0 +1,167 @@
+//! A request's JSON as a template's values.
+//!
+//! In: JSON; out: values that behave as Python's would: dicts that keep their order and know their methods by
+//! attribute, integers of any size.
+
+use std::{fmt, sync::Arc};
+
+use indexmap::IndexMap;
+use minijinja::{
+    Error, State, Value,
+    value::{Enumerator, Object, ObjectExt, ObjectRepr},
+};
+use request::json;
+
+/// A Python dict with text for keys.
+#[derive(Debug)]
+pub(crate) struct Dict {
+    members: IndexMap<Box<str>, Value>,
+}
+
+/// A method of a dict, taken by attribute and not called: true, defined, and of no use.
+#[derive(Debug)]
+struct BoundMethod {
+    of: Value,
+    name: &'static str,
+}
+
+/// An integer beyond 128 bits, which templates can print.
+#[derive(Debug)]
+pub(crate) struct BigInt(pub(crate) Box<str>);
+
+/// A template's context: a dict and one name more.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    values: Value,
+    name: &'static str,
+    value: Value,
+}
+
+/// The methods that Python's dicts have.
+const DICT_METHODS: [&str; 11] =
+    ["clear", "copy", "fromkeys", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"];
+
+/// JSON as a template sees it.
+pub(crate) fn to_template(value: &json::Value<'_>) -> Value {
+    match value {
+        json::Value::Null => Value::from(()),
+        json::Value::Bool(truth) => Value::from(*truth),
+        json::Value::Int(digits) => integer(digits),
+        json::Value::Float(number) => Value::from(*number),
+        json::Value::Str(text) => Value::from(text.as_ref()),
+        json::Value::Array(items) => Value::from(items.iter().map(to_template).collect::<Vec<_>>()),
+        json::Value::Object(object) => Dict::collect(object.iter().map(|(key, value)| (key, to_template(value)))),
+    }
+}
+
+fn integer(digits: &str) -> Value {
+    if let Ok(small) = digits.parse::<i64>() {
+        return Value::from(small);
+    }
+    if let Ok(large) = digits.parse::<i128>() {
+        return Value::from(large);
+    }
+    Value::from_object(BigInt(digits.into()))
+}
+
+impl Dict {
+    /// A dict of these members; of equal keys the last counts, at the place of the first.
+    pub(crate) fn collect<K: AsRef<str>>(members: impl IntoIterator<Item = (K, Value)>) -> Value {
+        let members = members.into_iter().map(|(key, value)| (Box::from(key.as_ref()), value)).collect();
+        Value::from_object(Dict { members })
+    }
+}
+
+impl Object for Dict {
+    /// As `d[key]`: the member, else the method of that name, as Jinja has it.
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let key = key.as_str()?;
+        self.members.get(key).cloned().or_else(|| self.method(key))
+    }
+
+    /// As `d.key`: the method of that name, else the member.
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        self.method(key).or_else(|| self.members.get(key).cloned())
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        self.mapped_key_value_enumerator(|this| {
+            Box::new(this.members.iter().map(|(key, value)| (Value::from(key.as_ref()), value.clone())))
+        })
+    }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.members.len())
+    }
+}
+
+impl Dict {
+    fn method(self: &Arc<Self>, key: &str) -> Option<Value> {
+        let name = DICT_METHODS.iter().find(|name| **name == key)?;
+        Some(Value::from_object(BoundMethod { of: Value::from_dyn_object(self.clone()), name }))
+    }
+
+    pub(crate) fn empty() -> Value {
+        Value::from_object(Dict { members: IndexMap::new() })
+    }
+
+    /// The member, never a method.
+    pub(crate) fn member(&self, key: &str) -> Option<Value> {
+        self.members.get(key).cloned()
+    }
+}
+
+impl Object for BoundMethod {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn call(self: &Arc<Self>, state: &mut State<'_, '_>, args: &[Value]) -> Result<Value, Error> {
+        self.of.call_method(state, self.name, args)
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<built-in method {} of dict object>", self.name)
+    }
+}
+
+impl Object for BigInt {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Scope {
+    pub(crate) fn new(values: Value, name: &'static str, value: Value) -> Scope {
+        Scope { values, name, value }
+    }
+}
+
+impl Object for Scope {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        if key == self.name {
+            return Some(self.value.clone());
+        }
+        self.values.downcast_object_ref::<Dict>()?.member(key)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::NonEnumerable
+    }
+}
+
+/// `dict[key]`, never a method.
+pub(super) fn member(dict: &Value, key: &Value) -> Option<Value> {
+    match dict.downcast_object_ref::<Dict>() {
+        Some(dict) => dict.member(key.as_str()?),
+        None => dict.as_object()?.get_value(key),
+    }
+}

@@ -1,0 +1,111 @@
+//! Qwen3's own tokenizer and template: text and ids against what transformers and a real vLLM gave.
+//!
+//! `data/qwen3_requests.json`: requests, with the text transformers 5.24 renders after vLLM's clean-up and the ids of
+//! `tokenizers` 0.23.3. `data/qwen3_texts.json`: contexts and transformers' text.
+//! `fixtures/replay`: what a real vLLM counted.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    sync::LazyLock,
+    time::SystemTime,
+};
+
+use request::{
+    Prompt, Request,
+    json::{self, Value},
+};
+use tokens::{Context, Encoded, Files, Template, Tokenizer};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
+}
+
+static QWEN3: LazyLock<Tokenizer> = LazyLock::new(|| {
+    let files = Files::gather(|name| match std::fs::read(fixtures().join("qwen3").join(name)) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    });
+    Tokenizer::load(files.unwrap()).unwrap()
+});
+
+fn encode(body: &str) -> Encoded {
+    let request: Request<'_> = request::parse("/v1/chat/completions", body.as_bytes()).unwrap();
+    QWEN3.encode(&request.prompt, &Context::at(SystemTime::UNIX_EPOCH)).unwrap()
+}
+
+/// The rows of a JSON file with one object a line.
+fn rows(file: &str) -> impl Iterator<Item = &str> {
+    file.lines().filter(|line| line.starts_with('{')).map(|line| line.trim_end_matches(','))
+}
+
+/// The text of a member, as it stands in the row.
+fn member<'t>(row: &'t Value<'t>, name: &str) -> &'t Value<'t> {
+    row.as_object().unwrap().get(name).unwrap()
+}
+
+fn ids(value: &Value<'_>) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap().try_into().unwrap()).collect()
+}
+
+#[test]
+fn requests_give_the_texts_and_ids_of_the_reference() {
+    for row in rows(include_str!("data/qwen3_requests.json")) {
+        let parsed = json::parse(row.as_bytes()).unwrap();
+        let name = member(&parsed, "name").as_str().unwrap();
+        let body = serde_json::from_str::<serde_json::Value>(row).unwrap()["request"].to_string();
+        let encoded = encode(&body);
+        assert_eq!(encoded.rendered.as_deref(), member(&parsed, "rendered").as_str(), "{name}");
+        if let Some(expected) = parsed.as_object().unwrap().get("token_ids") {
+            assert_eq!(encoded.prompts, [ids(expected)], "{name}");
+        }
+    }
+}
+
+#[test]
+fn contexts_give_the_texts_of_transformers() {
+    let config = std::fs::read(fixtures().join("qwen3/tokenizer_config.json")).unwrap();
+    let config = json::parse(&config).unwrap();
+    let template = Template::compile(member(&config, "chat_template").as_str().unwrap()).unwrap();
+    for row in rows(include_str!("data/qwen3_texts.json")) {
+        let row = json::parse(row.as_bytes()).unwrap();
+        let context = member(&row, "ctx").as_object().unwrap();
+        let rendered = template.render(context, SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(Some(rendered.as_str()), member(&row, "want").as_str(), "{:?}", member(&row, "name"));
+    }
+}
+
+/// What `/v1/chat/completions/render`, `/v1/completions/render` and `/tokenize` of vLLM 0.32 answered.
+#[test]
+fn a_real_vllm_has_the_same_ids() {
+    let chat =
+        r#"{"messages": [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Hello"}]}"#;
+    let encoded = encode(chat);
+    assert_eq!(
+        encoded.rendered.as_deref(),
+        Some(
+            "<|im_start|>system\nYou are terse.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+        )
+    );
+    let expected =
+        [151644, 8948, 198, 2610, 525, 50537, 13, 151645, 198, 151644, 872, 198, 9707, 151645, 198, 151644, 77091, 198];
+    assert_eq!(encoded.prompts, [expected]);
+    let completion = Prompt::Texts { texts: vec!["Hello world".into()], add_special_tokens: true };
+    let encoded = QWEN3.encode(&completion, &Context::at(SystemTime::UNIX_EPOCH)).unwrap();
+    assert_eq!(encoded.prompts, [[9707, 1879]]);
+}
+
+#[test]
+fn a_real_vllm_counted_the_same_tokens_in_all_of_320_requests() {
+    let packed = std::fs::read(fixtures().join("replay/replay_320x32.jsonl.xz")).unwrap();
+    let lines = BufReader::new(lzma_rust2::XzReader::new(packed.as_slice(), true)).lines();
+    let mut seen = 0;
+    for line in lines {
+        let row: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let encoded = encode(&row["request"].to_string());
+        assert_eq!(encoded.tokens() as u64, row["prompt_tokens"].as_u64().unwrap(), "request {seen}");
+        seen += 1;
+    }
+    assert_eq!(seen, 320);
+}
