@@ -127,7 +127,7 @@ fn tests(arguments: &[String]) -> Result<Counts> {
 fn deny() -> Result<()> {
     let binary = cargo_deny()?;
     let mut deny = Command::new(binary);
-    deny.current_dir(workspace::root()).args(["--workspace", "--locked", "check", "--config", ".deny.toml"]);
+    deny.current_dir(workspace::root()).args(["--workspace", "--locked", "--config", ".deny.toml", "check"]);
     finish(deny.args(["bans", "licenses", "sources"]))
 }
 

@@ -1,0 +1,63 @@
+//! Requests of every size come through whole: what the engine hears is what the client said.
+
+use super::client::ask;
+use super::envoy::Form;
+use super::scripted::{Engine, Saying, completion};
+use super::stage::{Stage, chat};
+
+/// Letters that never repeat in a way that a lost or doubled chunk could hide behind.
+fn long_text(bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes + 8);
+    for number in 0.. {
+        if text.len() >= bytes {
+            break;
+        }
+        text += &format!("{number} ");
+    }
+    text
+}
+
+#[track_caller]
+fn check_body_arrives(test: &str, form: Form, body: &str) {
+    let engine = Engine::plain();
+    let stage = Stage::start(test, form, &[engine.address]);
+    let reply = stage.post("/v1/chat/completions", body);
+    assert_eq!((reply.status, reply.text()), (200, completion(12, None)));
+    let heard = engine.heard();
+    assert_eq!(heard.len(), 1, "requests heard");
+    assert!(heard[0].body == body.as_bytes(), "sent {} bytes, other {} bytes arrived", body.len(), heard[0].body.len());
+    assert_eq!(heard[0].path, "/v1/chat/completions");
+}
+
+#[test]
+fn a_body_of_1_3_megabytes_arrives_byte_for_byte_by_header() {
+    check_body_arrives("megabyte_by_header", Form::OriginalDst, &chat("qwen3", &long_text(1_300_000)));
+}
+
+#[test]
+fn a_body_of_1_3_megabytes_arrives_byte_for_byte_by_metadata() {
+    check_body_arrives("megabyte_by_metadata", Form::OverrideHost, &chat("qwen3", &long_text(1_300_000)));
+}
+
+#[test]
+fn a_body_that_is_no_json_is_passed_on_as_it_is() {
+    check_body_arrives("no_json", Form::OriginalDst, "{\"model\": \"qwen3\", \"messages\": [");
+}
+
+#[test]
+fn a_post_of_no_bytes_is_served() {
+    let engine = Engine::plain();
+    let stage = Stage::start("no_bytes", Form::OriginalDst, &[engine.address]);
+    let reply = ask(stage.port, "POST", "/v1/chat/completions", &[], b"");
+    assert_eq!((reply.status, reply.text()), (200, completion(12, None)));
+    assert_eq!(engine.heard().iter().map(|heard| heard.body.len()).collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn get_models_is_answered_by_an_engine() {
+    const MODELS: &str = "{\"object\":\"list\",\"data\":[{\"id\":\"qwen3\",\"object\":\"model\"}]}";
+    let engine = Engine::scripted(|heard| Saying::Json(format!("{} {} {MODELS}", heard.method, heard.path)));
+    let stage = Stage::start("models", Form::OriginalDst, &[engine.address]);
+    let reply = ask(stage.port, "GET", "/v1/models", &[], b"");
+    assert_eq!((reply.status, reply.text()), (200, format!("GET /v1/models {MODELS}")));
+}

@@ -1,0 +1,90 @@
+//! The real picker: the binary that cargo built, on ports of its own. In: engines' addresses and flags; out: a port for
+//! the gateway, health ports, a metrics page.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::client::page;
+use super::metrics::Page;
+use super::program::{Program, free_port};
+
+/// The picker.
+pub struct Picker {
+    /// Where gateways go.
+    pub port: u16,
+    /// Where probes go.
+    pub health_port: u16,
+    /// The process.
+    pub program: Program,
+    metrics_port: u16,
+    endpoints: PathBuf,
+}
+
+impl Picker {
+    /// Starts it and waits until it has read every engine.
+    pub fn start(engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {
+        let mut picker = Self::start_unready(engines, flags, folder);
+        let (port, count) = (picker.metrics_port, engines.len() as f64);
+        picker.program.wait_until("every engine was read", || {
+            page(port, "/metrics").is_some_and(|text| Page::read(&text).sum("llm_d_epp_ready_endpoints", &[]) == count)
+        });
+        picker
+    }
+
+    /// Starts it and waits until it shows metrics.
+    pub fn start_unready(engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {
+        let endpoints = folder.join("endpoints.yaml");
+        fs::write(&endpoints, endpoints_file(engines)).expect("an endpoints file can be written");
+        let (port, health_port, metrics_port) = (free_port(), free_port(), free_port());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_epp"));
+        command.arg("--endpoints-file").arg(&endpoints).args(["--secure-serving=false", "--bind-address", "127.0.0.1"]);
+        for (flag, port) in
+            [("--grpc-port", port), ("--grpc-health-port", health_port), ("--metrics-port", metrics_port)]
+        {
+            command.args([flag, &port.to_string()]);
+        }
+        command.args(flags);
+        let mut program = Program::start("epp", &mut command, folder);
+        program.wait_until("it shows metrics", || page(metrics_port, "/metrics").is_some());
+        Self { port, health_port, program, metrics_port, endpoints }
+    }
+
+    /// Its metrics now.
+    pub fn metrics(&self) -> Page {
+        Page::read(&page(self.metrics_port, "/metrics").expect("the picker shows metrics"))
+    }
+
+    /// Picks so far that named the engine at that address.
+    pub fn picks_of(&self, engine: SocketAddr) -> f64 {
+        let name = format!("endpoint_name=\"{}\"", endpoint_name(engine));
+        self.metrics().sum("llm_d_epp_scheduler_attempts_total", &[&name, "status=\"success\""])
+    }
+
+    /// Requests that it holds as under way.
+    pub fn in_flight(&self) -> f64 {
+        self.metrics().sum("llm_d_epp_request_running", &[])
+    }
+
+    /// Replaces its endpoints file, in one step.
+    pub fn set_endpoints(&self, engines: &[SocketAddr]) {
+        let beside = self.endpoints.with_extension("new");
+        fs::write(&beside, endpoints_file(engines)).expect("an endpoints file can be written");
+        fs::rename(beside, &self.endpoints).expect("an endpoints file can be moved into place");
+    }
+}
+
+/// What the picker's endpoints file calls the engine at that address.
+fn endpoint_name(engine: SocketAddr) -> String {
+    format!("engine-{}", engine.port())
+}
+
+fn endpoints_file(engines: &[SocketAddr]) -> String {
+    let line = |engine: &SocketAddr| {
+        let (name, address, port) = (endpoint_name(*engine), engine.ip(), engine.port());
+        format!("- {{ name: {name}, namespace: test, address: \"{address}\", port: \"{port}\" }}\n")
+    };
+    let lines: String = engines.iter().map(line).collect();
+    if lines.is_empty() { "endpoints: []\n".to_owned() } else { format!("endpoints:\n{lines}") }
+}

@@ -1,0 +1,125 @@
+//! A program in the background: started with its output in a log, killed when dropped, its log shown where a test
+//! fails. And the small things that starting programs needs: ports, folders, waiting.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything may take that is waited for. Far more than it takes, so that a slow machine fails no test.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that runs until it is dropped.
+pub struct Program {
+    name: String,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Program {
+    /// Starts it with its output in `folder/NAME.log`.
+    pub fn start(name: &str, command: &mut Command, folder: &Path) -> Self {
+        let log = folder.join(format!("{name}.log"));
+        let output = File::options().create(true).append(true).open(&log).expect("a log can be written");
+        let errors = output.try_clone().expect("a log can be shared");
+        let child = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+        let child = child.unwrap_or_else(|error| panic!("cannot start {name} ({command:?}): {error}"));
+        Self { name: name.to_owned(), log, child }
+    }
+
+    /// Waits until it is ready, and panics where it ends before.
+    pub fn wait_until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
+        wait_until(&format!("{}: {what}", self.name), || {
+            if let Some(status) = self.child.try_wait().expect("a child can be asked after") {
+                panic!("{} ended ({status}):\n{}", self.name, self.log());
+            }
+            is_so()
+        });
+    }
+
+    /// Asks it to end, as Kubernetes does.
+    pub fn terminate(&self) {
+        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(status.expect("kill can be run").success(), "{} could not be signalled", self.name);
+    }
+
+    /// Waits until it has ended.
+    pub fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until(&format!("{} has ended", self.name), || {
+            status = self.child.try_wait().expect("a child can be asked after");
+            status.is_some()
+        });
+        status.expect("it has ended")
+    }
+
+    /// What it has written so far.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("--- the end of {}:\n{}", self.log.display(), lines[lines.len().saturating_sub(40)..].join("\n"));
+        }
+    }
+}
+
+/// Waits for a condition; panics with `what` where it doesn't come.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A port that nobody listens on. Below the range from which the system takes ports for outgoing connections, and never
+/// the same twice in one process.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let offset = (std::process::id() % 97) as u16 * 100;
+    loop {
+        let port = 20_000 + (offset + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// An empty folder for the test's logs and files.
+pub fn folder(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("black_box").join(test);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).expect("an old folder can be removed");
+    }
+    fs::create_dir_all(&folder).expect("a folder can be made");
+    folder
+}
+
+/// A program that cargo built beside the picker.
+pub fn beside_the_picker(name: &str) -> PathBuf {
+    let binary = Path::new(env!("CARGO_BIN_EXE_epp")).with_file_name(name);
+    assert!(
+        binary.exists(),
+        "{} is not built; `cargo build --package {name}` or `cargo xtask test` builds it",
+        binary.display()
+    );
+    binary
+}
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.expect("the crate is two folders below the root").to_path_buf()
+}

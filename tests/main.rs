@@ -1,0 +1,26 @@
+//! The black box: the real `epp` behind a real Envoy, with engines that speak as vLLM does. In: requests as a client
+//! sends them; out: what a client, an engine, a probe or a metrics page sees. Nothing of ours is linked.
+//!
+//! `cargo xtask test` fetches the Envoy that these tests need. Each test has servers and ports of its own, and shows
+//! their logs when it fails.
+
+mod black_box {
+    mod client;
+    mod envoy;
+    mod lab;
+    mod metrics;
+    mod picker;
+    mod program;
+    mod scripted;
+    mod stage;
+
+    mod answers;
+    mod bodies;
+    mod cardinality;
+    mod examples;
+    mod health;
+    mod modes;
+    mod outage;
+    mod picks;
+    mod shutdown;
+}
