@@ -36,3 +36,63 @@ fn unpack<'a>(packed: impl Read, cap: usize) -> Result<Cow<'a, [u8]>, NotUnderst
     packed.take(one_more).read_to_end(&mut plain).map_err(|_| NotUnderstood::BadEncoding)?;
     if plain.len() > cap { Err(NotUnderstood::TooLarge { cap }) } else { Ok(Cow::Owned(plain)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `{"model":"m","messages":[{"role":"user","content":"hi"}]}` as Python's gzip packs it.
+    const GZIP: &[u8] = b"\
+        \x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\x56\xca\xcd\x4f\x49\xcd\x51\xb2\x52\x50\xca\x55\xd2\
+        \x01\x12\xa9\xc5\xc5\x89\xe9\xa9\xc5\x40\x81\xe8\x6a\xa5\xa2\xfc\x9c\x54\x90\x54\x69\x71\x6a\x11\
+        \x48\x36\x39\x3f\xaf\x24\x35\xaf\x04\x24\x94\x91\xa9\x54\x1b\x5b\x0b\x00\x2f\xdf\x36\xea\x3f\x00\
+        \x00\x00";
+
+    /// `expected` is the text unpacked, or the reason.
+    fn check(encoding: &str, body: &[u8], cap: usize, expected: &str) {
+        let read = match decode_body(encoding, body, cap) {
+            Ok(plain) => String::from_utf8_lossy(&plain).into_owned(),
+            Err(why) => format!("{}: {why}", why.as_str()),
+        };
+        assert_eq!(read, expected, "{encoding}");
+    }
+
+    // agentgateway/agentgateway#2402, langwatch/langwatch#6344
+
+    #[test]
+    fn packed_bodies_are_opened() {
+        let plain = r#"{"model": "m", "messages": [{"role": "user", "content": "hi"}]}"#;
+        check("gzip", GZIP, 1000, plain);
+        check(" X-GZip ", GZIP, 1000, plain);
+        check("identity, gzip", GZIP, plain.len(), plain);
+        check("gzip", &GZIP.repeat(2), 1000, &plain.repeat(2));
+        check("deflate", b"x\x9c\xcb\xc8\x04\x00\x01;\x00\xd2", 10, "hi");
+    }
+
+    #[test]
+    fn plain_bodies_are_not_copied() {
+        for encoding in ["", "identity", " , "] {
+            check(encoding, b"hi", 2, "hi");
+            assert!(matches!(decode_body(encoding, b"hi", 2), Ok(Cow::Borrowed(_))));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_named() {
+        check("br", GZIP, 1000, "unknown_encoding: content-encoding \"br\" is unknown here");
+        check("gzip, gzip", GZIP, 1000, "unknown_encoding: content-encoding \"gzip, gzip\" is unknown here");
+        check("gzip", b"{}", 1000, "bad_encoding: the body is not what content-encoding says");
+        check("gzip", b"", 1000, "bad_encoding: the body is not what content-encoding says");
+        check("gzip", &GZIP[..40], 1000, "bad_encoding: the body is not what content-encoding says");
+    }
+
+    #[test]
+    fn a_bomb_hits_the_cap() {
+        let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        std::io::Write::write_all(&mut bomb, &vec![b' '; 10_000_000]).unwrap();
+        let bomb = bomb.finish().unwrap();
+        assert!(bomb.len() < 20_000);
+        check("gzip", &bomb, 100_000, "too_large: the body is larger than 100000 bytes");
+        check("", b"abc", 2, "too_large: the body is larger than 2 bytes");
+    }
+}

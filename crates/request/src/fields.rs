@@ -128,12 +128,13 @@ pub(crate) fn lax_u64(value: &Value<'_>) -> Option<u64> {
         // Exact up to 2^53, and no engine counts further.
         Value::Float(number) if number.fract() == 0.0 && (0.0..=9e15).contains(number) => Some(*number as u64),
         Value::Str(written) => {
-            let digits = written.trim();
-            let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-            if !fraction.bytes().all(|digit| digit == b'0') {
-                return None;
-            }
-            whole.parse().ok()
+            let written = written.trim();
+            let whole = match written.split_once('.') {
+                Some((_, "")) => return None,
+                Some((whole, zeros)) => zeros.bytes().all(|digit| digit == b'0').then_some(whole)?,
+                None => written,
+            };
+            if whole == "-0" { Some(0) } else { whole.parse().ok() }
         }
         _ => None,
     }
