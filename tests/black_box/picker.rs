@@ -53,7 +53,12 @@ impl Picker {
 
     /// Its metrics now.
     pub fn metrics(&self) -> Page {
-        Page::read(&page(self.metrics_port, "/metrics").expect("the picker shows metrics"))
+        Page::read(&self.page())
+    }
+
+    /// The same as text.
+    pub fn page(&self) -> String {
+        page(self.metrics_port, "/metrics").expect("the picker shows metrics")
     }
 
     /// Picks so far that named the engine at that address.
@@ -62,9 +67,11 @@ impl Picker {
         self.metrics().sum("llm_d_epp_scheduler_attempts_total", &[&name, "status=\"success\""])
     }
 
-    /// Requests that it holds as under way.
+    /// Requests that it holds as under way: by its counts of requests, which its books by endpoint must equal.
     pub fn in_flight(&self) -> f64 {
-        self.metrics().sum("llm_d_epp_request_running", &[])
+        let metrics = self.metrics();
+        let (requests, books) = ("llm_d_epp_request_running", "llm_d_epp_inflight_requests");
+        metrics.sum(requests, &[]).max(metrics.sum(books, &[]))
     }
 
     /// Replaces its endpoints file, in one step.
