@@ -7,9 +7,10 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{env, process};
+use std::time::Duration;
+use std::{env, process, thread};
 
 use anyhow::{Context, Result, bail};
 
@@ -76,13 +77,7 @@ impl Server {
         let file = File::options().create(true).append(true).open(&log);
         let file = file.with_context(|| format!("cannot write {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
-        let mut running = locked(&RUNNING);
-        if running.closing {
-            bail!("interrupted");
-        }
-        let child = command.spawn().with_context(|| format!("cannot start {}", show(command)))?;
-        let child = Arc::new(Mutex::new(child));
-        running.children.push(Arc::clone(&child));
+        let child = start(command)?;
         Ok(Self { name: name.to_owned(), log, child })
     }
 
@@ -105,11 +100,38 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let mut running = locked(&RUNNING);
-        running.children.retain(|child| !Arc::ptr_eq(child, &self.child));
-        drop(running);
+        forget(&self.child);
         kill(&self.child);
     }
+}
+
+/// Runs a program to its end, as one of those that are killed when we are interrupted.
+pub(crate) fn wait_for(command: &mut Command) -> Result<ExitStatus> {
+    let child = start(command.stdin(Stdio::null()).process_group(0))?;
+    let status = loop {
+        if let Some(status) = locked(&child).try_wait()? {
+            break status;
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    forget(&child);
+    Ok(status)
+}
+
+/// Starts a program unless we are about to end, and puts it among those to be killed then.
+fn start(command: &mut Command) -> Result<Arc<Mutex<Child>>> {
+    let mut running = locked(&RUNNING);
+    if running.closing {
+        bail!("interrupted");
+    }
+    let child = command.spawn().with_context(|| format!("cannot start {}", show(command)))?;
+    let child = Arc::new(Mutex::new(child));
+    running.children.push(Arc::clone(&child));
+    Ok(child)
+}
+
+fn forget(gone: &Arc<Mutex<Child>>) {
+    locked(&RUNNING).children.retain(|child| !Arc::ptr_eq(child, gone));
 }
 
 fn kill(child: &Mutex<Child>) {
@@ -138,4 +160,29 @@ pub(crate) fn kill_all_on_signal() -> Result<()> {
         process::exit(130);
     })
     .context("cannot handle signals")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::{Server, locked, wait_for};
+
+    #[test]
+    fn a_server_is_gone_once_it_is_dropped() {
+        let logs = std::env::temp_dir().join(format!("xtask-process-{}", std::process::id()));
+        let server = Server::start("sleep", Command::new("sleep").arg("600"), &logs).unwrap();
+        let process = format!("/proc/{}", locked(&server.child).id());
+        server.must_run().unwrap();
+        assert!(Path::new(&process).exists());
+        drop(server);
+        assert!(!Path::new(&process).exists());
+        std::fs::remove_dir_all(logs).unwrap();
+    }
+
+    #[test]
+    fn a_program_is_waited_for() {
+        assert_eq!(wait_for(Command::new("sh").args(["-c", "exit 3"])).unwrap().code(), Some(3));
+    }
 }

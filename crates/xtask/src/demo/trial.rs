@@ -94,7 +94,7 @@ pub(crate) fn run(settings: &Settings, site: &Site, workload: Workload, policy: 
         load.arg("--quiet");
     }
     // Its exit code says whether requests failed; the result says how many.
-    let status = load.status().with_context(|| format!("cannot start {}", process::show(&load)))?;
+    let status = process::wait_for(&mut load)?;
     let text = fs::read_to_string(&result).with_context(|| format!("{}: {status}, no result", process::show(&load)))?;
     let measured = serde_json::from_str(&text).with_context(|| format!("{} is no JSON", result.display()))?;
     read(&measured, keys).with_context(|| format!("{} lacks a figure", result.display()))
