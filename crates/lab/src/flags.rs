@@ -131,9 +131,9 @@ pub struct LoadFlags {
     /// Response header that names the engine which answered.
     #[arg(long, default_value = "x-engine-id")]
     pub engine_header: String,
-    /// Workload a: how many requests. Workload b: a bound over all dialogs (0: none beyond their own turns).
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    pub requests: u32,
+    /// Most requests in all. Default: 240 for workload a; for workload b, as many as its dialogs have turns.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub requests: Option<u32>,
     /// Workload a: arrivals a second (Poisson). Workload b: dialogs begun a second.
     #[arg(long, default_value_t = 8.0, value_parser = rate_figure)]
     pub rate: f64,

@@ -16,4 +16,5 @@ mod sequence;
 
 pub use cost::StepCost;
 pub use engine::{Ask, Emitted, Engine, Gauges, RequestId, Shape, Step, Totals, Unservable};
+pub(crate) use sequence::mix;
 pub use sequence::{Answer, Finish, Saying, border};
