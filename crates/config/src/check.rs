@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::place::{Path, find, read_at};
 use crate::plugin::{self, Type};
 use crate::raw::{self, ApiVersion, Raw};
+use crate::twice;
 
 /// The largest block, in tokens, that is believed.
 const MAX_BLOCK_TOKENS: u32 = 65_536;
@@ -26,6 +27,7 @@ pub(crate) fn config(text: &str) -> Result<Config, Error> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Err(Error::whole("the file is empty; it begins with `apiVersion: llm-d.ai/v1alpha1`."));
     }
+    twice::refuse(text)?;
     let raw: Raw = serde_yaml::from_str(text)?;
     let mut check = Check { text, config: Config::default() };
     check.without_effect(&raw);

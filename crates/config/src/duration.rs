@@ -20,13 +20,19 @@ impl<'de> Deserialize<'de> for Span {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-                parse(text).map(Span).ok_or_else(|| {
-                    E::custom(format!("`{text}` is no duration: write it with its unit, as 200ms, 2s or 1m30s"))
-                })
+                parse_duration(text).map(Span).map_err(E::custom)
             }
         }
         deserializer.deserialize_any(Text)
     }
+}
+
+/// Reads a duration as Go writes it: `200ms`, `2s`, `1m30s`, `1.5h`.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    parse(text).ok_or_else(|| format!("`{text}` is no duration: write it with its unit, as 200ms, 2s or 1m30s"))
 }
 
 fn parse(text: &str) -> Option<Duration> {

@@ -18,6 +18,7 @@ use serde::de::Deserializer;
 use crate::error::Error;
 use crate::place::Path;
 use crate::scalar;
+use crate::twice;
 
 /// The largest file that is read, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -49,6 +50,7 @@ pub fn parse(text: &str) -> Result<Vec<Endpoint>, Error> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Err(Error::whole("the file is empty; a fleet of none is written `endpoints: []`."));
     }
+    twice::refuse(text)?;
     let file: File = serde_yaml::from_str(text)?;
     let mut endpoints: Vec<Endpoint> = Vec::new();
     for (at, typed) in file.endpoints.unwrap_or_default().into_iter().enumerate() {

@@ -64,12 +64,12 @@ impl From<serde_yaml::Error> for Error {
         let (line, column) = error.location().map(|at| (at.line(), at.column())).unzip();
         let text = error.to_string();
         let text = match (line, column) {
-            (Some(line), Some(column)) => text.trim_end_matches(&format!(" at line {line} column {column}")),
-            _ => &text,
+            (Some(line), Some(column)) => text.replace(&format!(" at line {line} column {column}"), ""),
+            _ => text,
         };
         let (path, message) = match text.split_once(": ") {
             Some((path, message)) if is_path(path) => (path.to_string(), message),
-            _ => (String::new(), text),
+            _ => (String::new(), text.as_str()),
         };
         let error = Self { line, column, path, message: message.to_string(), suggestion: None };
         error.unknown_field().unwrap_or_else(|error| error.finished())

@@ -17,9 +17,11 @@ mod place;
 mod plugin;
 mod raw;
 mod scalar;
+mod twice;
 
 pub use config::{
     Blocks, ClientCertificate, Config, Engine, Engines, FileDiscovery, Limits, Model, Scheme, Scrape, Tls, Warning,
 };
+pub use duration::parse_duration;
 pub use error::Error;
 pub use metric::Metric;

@@ -5,11 +5,13 @@
 //!
 //! This crate never knows Kubernetes, HTTP or scoring. It has the nouns that everybody shares and is the smallest crate.
 
+mod averages;
 mod booking;
 mod fleet;
 mod load;
 mod member;
 
+pub use averages::{Averages, Spread, averages};
 pub use booking::{Booking, Books, Mark};
 pub use fleet::{Changes, Endpoint, Fleet, Read, View};
 pub use load::{Adapters, Cache, Counters, Load, Reading, Standing};

@@ -1,0 +1,262 @@
+//! The loop that reads every endpoint's metrics into the fleet. In: the fleet's view, whoever joins or leaves, and its
+//! books. Out: readings in the fleet and an [`Event`] for each.
+//!
+//! At most one reading an endpoint is under way, each a task of its own, so a slow endpoint delays no other. An
+//! endpoint with requests of ours is read often; the idle ones of a busy fleet each second, as are those that can't be
+//! read; an idle fleet seldom, since a page costs the engine 10 to 60 ms. A reading that takes longer than the interval
+//! is followed by as long a rest.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use fleet::{Endpoint, EndpointId, Fleet, Load, Mark, Reading};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::dialect::Dialects;
+use crate::event::{Event, Reason, Trouble};
+use crate::page;
+use crate::target::{Reader, Target, TargetError};
+
+/// How often bookings and the fleet's members are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long an endpoint counts as busy after its last booking.
+const LINGER: Duration = Duration::from_secs(5);
+/// How often an idle endpoint of a busy fleet is read, and one that couldn't be.
+const WATCH: Duration = Duration::from_secs(1);
+/// Log lines an endpoint may have in [`SAID_WITHIN`].
+const SAID_MOST: usize = 2;
+const SAID_WITHIN: Duration = Duration::from_secs(60);
+/// A page above this is parsed off the runtime's threads.
+const LARGE_PAGE: usize = 256 << 10;
+
+/// How often endpoints are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// From the start of one reading to the next, of an endpoint with requests of ours under way or lately.
+    pub interval: Duration,
+    /// The same while the whole fleet is idle.
+    pub idle_interval: Duration,
+    /// How long a reading may take, connecting included.
+    pub timeout: Duration,
+}
+
+impl Default for Pace {
+    /// 200 ms under traffic, 5 s when idle, 1 s for a reading.
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(200),
+            idle_interval: Duration::from_secs(5),
+            timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Pace {
+    /// From the start of one reading to the next of an endpoint.
+    fn interval(&self, busy: bool, fleet_busy: bool, reading: &Reading) -> Duration {
+        let doubtful = reading.load.is_none() || reading.failing_since.is_some();
+        match (busy, fleet_busy || doubtful) {
+            (true, _) => self.interval,
+            (false, true) => WATCH.min(self.idle_interval).max(self.interval),
+            (false, false) => self.idle_interval,
+        }
+    }
+}
+
+/// Reads the endpoints of a fleet for as long as it runs.
+pub struct Scraper {
+    fleet: Arc<Fleet>,
+    dialects: Dialects,
+    reader: Reader,
+    pace: Pace,
+    events: Box<dyn Fn(Event) + Send + Sync>,
+    lines: HashMap<EndpointId, Line>,
+    readings: JoinSet<Ended>,
+}
+
+/// One endpoint's readings.
+struct Line {
+    /// The reading under way.
+    under_way: Option<AbortHandle>,
+    started: Instant,
+    /// When the last reading ended, and how long it had taken.
+    ended: Option<(Instant, Duration)>,
+    said: VecDeque<Instant>,
+    warned: HashSet<Trouble>,
+}
+
+/// A reading that came to its end.
+struct Ended {
+    endpoint: Arc<Endpoint>,
+    mark: Mark,
+    took: Duration,
+    has_kv: bool,
+    result: Result<Load, Reason>,
+}
+
+impl Scraper {
+    /// A scraper of that fleet's endpoints. `events` is called from the loop, so it must be quick.
+    ///
+    /// # Errors
+    /// A certificate's file can't be read.
+    pub fn new(
+        fleet: Arc<Fleet>,
+        dialects: Dialects,
+        target: Target,
+        pace: Pace,
+        events: impl Fn(Event) + Send + Sync + 'static,
+    ) -> Result<Self, TargetError> {
+        Ok(Self {
+            fleet,
+            dialects,
+            reader: Reader::new(target)?,
+            pace,
+            events: Box::new(events),
+            lines: HashMap::new(),
+            readings: JoinSet::new(),
+        })
+    }
+
+    /// Reads until it is dropped, which ends the readings under way. Follows the fleet by itself: whoever joins is read
+    /// at once, whoever leaves is read no more.
+    pub async fn run(mut self) {
+        loop {
+            let next = self.start_due(Instant::now());
+            tokio::select! {
+                () = tokio::time::sleep_until(next.into()) => {}
+                Some(ended) = self.readings.join_next() => if let Ok(ended) = ended {
+                    self.end(ended, Instant::now());
+                },
+            }
+        }
+    }
+
+    /// Starts the readings that are due, and says when to look again.
+    fn start_due(&mut self, now: Instant) -> Instant {
+        let view = self.fleet.view();
+        self.lines.retain(|id, line| {
+            let stays = view.get(*id).is_some();
+            if !stays && let Some(reading) = &line.under_way {
+                reading.abort();
+            }
+            stays
+        });
+        let fleet_busy = view.endpoints().iter().any(|endpoint| is_busy(endpoint, now));
+        let mut next = now + LOOK;
+        for endpoint in view.endpoints() {
+            let interval = self.pace.interval(is_busy(endpoint, now), fleet_busy, &endpoint.reading);
+            match self.lines.entry(endpoint.id) {
+                Entry::Vacant(new) => {
+                    new.insert(Line::new(now));
+                }
+                Entry::Occupied(line) if line.get().under_way.is_some() => continue,
+                Entry::Occupied(line) => {
+                    let due = line.get().due(interval);
+                    if due > now {
+                        next = next.min(due);
+                        continue;
+                    }
+                }
+            }
+            self.start(Arc::clone(endpoint), now);
+        }
+        next
+    }
+
+    fn start(&mut self, endpoint: Arc<Endpoint>, now: Instant) {
+        let id = endpoint.id;
+        let dialect = self.dialects.of(&endpoint.member).clone();
+        let (reader, timeout) = (self.reader.clone(), self.pace.timeout);
+        let reading = self.readings.spawn(async move {
+            let mark = endpoint.books.begin_reading();
+            let asked = Instant::now();
+            let page = reader.read(endpoint.member.address, &dialect, timeout).await;
+            let has_kv = !dialect.kv_usage.is_empty();
+            let result = match page {
+                Ok(page) => parsed(page, dialect, asked).await,
+                Err(reason) => Err(reason),
+            };
+            Ended { endpoint, mark, took: asked.elapsed(), has_kv, result }
+        });
+        if let Some(line) = self.lines.get_mut(&id) {
+            line.started = now;
+            line.under_way = Some(reading);
+        }
+    }
+
+    fn end(&mut self, ended: Ended, now: Instant) {
+        let Ended { endpoint, mark, took, has_kv, result } = ended;
+        let Some(line) = self.lines.get_mut(&endpoint.id) else { return };
+        line.under_way = None;
+        line.ended = Some((now, took));
+        match result {
+            Ok(load) => {
+                let troubles = troubles(&load, has_kv);
+                let Some(read) = self.fleet.read(endpoint.id, mark, load) else { return };
+                if read.restarted {
+                    line.warned.clear();
+                }
+                let say = (read.restarted || read.recovered) && line.may_say(now);
+                (self.events)(Event::Read { endpoint: Arc::clone(&endpoint), took, read, say });
+                for trouble in troubles.filter(|trouble| line.warned.insert(*trouble)) {
+                    (self.events)(Event::Warning { endpoint: Arc::clone(&endpoint), trouble });
+                }
+            }
+            Err(reason) => {
+                let Some(first) = self.fleet.read_failed(endpoint.id, now) else { return };
+                let say = first && line.may_say(now);
+                (self.events)(Event::Failed { endpoint, took, reason, first, say });
+            }
+        }
+    }
+}
+
+async fn parsed(page: Bytes, dialect: crate::Dialect, asked: Instant) -> Result<Load, Reason> {
+    let name = dialect.name.clone();
+    let load = if page.len() <= LARGE_PAGE {
+        page::parse(&page, &dialect, asked).ok()
+    } else {
+        tokio::task::spawn_blocking(move || page::parse(&page, &dialect, asked).ok()).await.ok().flatten()
+    };
+    load.ok_or(Reason::NotMetrics { dialect: name })
+}
+
+fn is_busy(endpoint: &Endpoint, now: Instant) -> bool {
+    let books = &endpoint.books;
+    books.open() > 0 || books.last_booked().is_some_and(|last| now.saturating_duration_since(last) < LINGER)
+}
+
+/// What limits the use of a reading. Without waiting and running nothing is missing: the engine has had no request yet.
+fn troubles(load: &Load, has_kv: bool) -> impl Iterator<Item = Trouble> + use<> {
+    let says_load = load.waiting.is_some() || load.running.is_some();
+    let no_kv = has_kv && says_load && load.kv_usage.is_none();
+    let no_reuse = load.cache.prefix_caching == Some(false);
+    [(no_kv, Trouble::NoKvUsage), (no_reuse, Trouble::PrefixCachingOff)]
+        .into_iter()
+        .filter_map(|(is, trouble)| is.then_some(trouble))
+}
+
+impl Line {
+    fn new(now: Instant) -> Self {
+        Self { under_way: None, started: now, ended: None, said: VecDeque::new(), warned: HashSet::new() }
+    }
+
+    /// When the next reading is due.
+    fn due(&self, interval: Duration) -> Instant {
+        let rested = self.ended.map_or(self.started, |(at, took)| at + took);
+        rested.max(self.started + interval)
+    }
+
+    /// Whether the log can take one more line of this endpoint.
+    fn may_say(&mut self, now: Instant) -> bool {
+        self.said.retain(|at| now.saturating_duration_since(*at) < SAID_WITHIN);
+        let may = self.said.len() < SAID_MOST;
+        if may {
+            self.said.push_back(now);
+        }
+        may
+    }
+}
