@@ -1,1 +1,42 @@
-fn main() {}
+//! `epp`, the picker: flags serve, sub-commands are tools. Start reading at `pipeline.rs`.
+
+mod admin;
+mod cpu;
+mod endpoints_file;
+mod engines;
+mod flags;
+mod logging;
+mod metrics;
+mod models;
+mod pipeline;
+mod record_log;
+mod serve;
+mod settings;
+mod tools;
+mod understand;
+mod underway;
+
+use std::process::ExitCode;
+
+use flags::{Cli, Tool};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::from_process();
+    match cli.tool {
+        Some(Tool::CheckConfig { file }) => tools::check_config(&file),
+        None => {
+            logging::start(cli.flags.verbosity, &cli.flags.zap_encoder);
+            match serve::serve(&cli.flags) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::error!(error, "the picker can't serve");
+                    ExitCode::FAILURE
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Families about decisions: what was picked, why, what it cost, how well it was foretold, and where it fell back to
+//! load alone.
+
+use std::time::Duration;
+
+use fleet::{Endpoint, Member};
+use pick::{Decision, Note};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::labels::ModelLabel;
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+fn decision_seconds() -> Histogram {
+    Histogram::new([0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1])
+}
+fn stage_seconds() -> Histogram {
+    Histogram::new([
+        0.000_01, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
+    ])
+}
+fn share() -> Histogram {
+    Histogram::new((0..=10).map(|tenth| f64::from(tenth) / 10.0))
+}
+fn scrape_seconds() -> Histogram {
+    Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0])
+}
+/// Signed differences in tokens: zero has a bucket of its own.
+fn token_difference() -> Histogram {
+    Histogram::new([
+        -16384.0, -4096.0, -1024.0, -256.0, -64.0, -16.0, -1.0, 0.0, 1.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0,
+    ])
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StageLabels {
+    stage: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NoLabels {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModelOnly {
+    model_name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ParityLabels {
+    model_name: String,
+    parity: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndpointLabels {
+    endpoint_name: String,
+    namespace: String,
+    port: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartLabels {
+    endpoint_name: String,
+    namespace: String,
+    port: String,
+    scorer: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    status: &'static str,
+    target_model_name: String,
+    endpoint_name: String,
+    namespace: String,
+    port: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DeprecatedAttemptLabels {
+    status: &'static str,
+    target_model_name: String,
+    pod_name: String,
+    namespace: String,
+    port: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct IndexLabels {
+    plugin_name: &'static str,
+    plugin_type: &'static str,
+}
+
+const INDEX: IndexLabels = IndexLabels { plugin_name: "warmpath", plugin_type: "approx-prefix-cache-producer" };
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    commit: &'static str,
+    build_ref: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SourceLabels {
+    source_type: &'static str,
+}
+
+/// What one answer showed of what had been foretold.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Foretold {
+    /// Prompt tokens, by our count; `None` where they were not counted exactly.
+    pub(crate) prompt_tokens: Option<u64>,
+    /// Cached tokens that the index foretold; `None` where nothing was known of the prompt.
+    pub(crate) cached_tokens: Option<u64>,
+}
+
+/// The families.
+#[derive(Debug)]
+pub(crate) struct PickMetrics {
+    decision: Vec<Histograms<NoLabels>>,
+    attempts: Family<AttemptLabels, Counter>,
+    attempts_deprecated: Option<Family<DeprecatedAttemptLabels, Counter>>,
+    hit_ratio: Histograms<IndexLabels>,
+    hit_ratio_deprecated: Option<Histograms<NoLabels>>,
+    parts: Histograms<PartLabels>,
+    stages: Histograms<StageLabels>,
+    degraded: Family<ReasonLabels, Counter>,
+    answers: Family<ModelOnly, Counter>,
+    answers_with_usage: Family<ModelOnly, Counter>,
+    answers_with_cached: Family<ModelOnly, Counter>,
+    parity: Family<ParityLabels, Counter>,
+    prompt_difference: Histograms<ModelOnly>,
+    reuse_difference: Histograms<ModelOnly>,
+    predicted_tokens: Family<ModelOnly, Counter>,
+    reused_tokens: Family<ModelOnly, Counter>,
+    asked_tokens: Family<ModelOnly, Counter>,
+    served_elsewhere: Counter,
+    undone: Counter,
+    scrapes: Histograms<NoLabels>,
+    scrape_failures: Family<SourceLabels, Counter>,
+    scrape_failures_deprecated: Option<Family<SourceLabels, Counter>>,
+    restarts: Family<EndpointLabels, Counter>,
+    tokenizers: Family<ModelOnly, Gauge>,
+}
+
+impl PickMetrics {
+    pub(super) fn register(registry: &mut Registry, deprecated: bool) -> Self {
+        let build = BuildLabels { commit: env!("CARGO_PKG_VERSION"), build_ref: "warmpath" };
+        let info: Family<BuildLabels, ConstGauge> = Family::new_with_constructor(|| ConstGauge::new(1));
+        drop(info.get_or_create(&build));
+        registry.register("llm_d_epp_info", "[ALPHA] The build that runs", info.clone());
+        if deprecated {
+            let help = "[ALPHA] [Deprecated: Use llm_d_epp_info] The build that runs";
+            registry.register("inference_extension_info", help, info);
+        }
+        let mut families = Registrar { registry, deprecated };
+        Self {
+            decision: families.histograms_and_twin(
+                decision_seconds,
+                "Time to choose an endpoint once the prompt is hashed, in seconds",
+                "llm_d_epp_scheduler_e2e_duration_seconds",
+                "inference_extension_scheduler_e2e_duration_seconds",
+            ),
+            attempts: families.family("llm_d_epp_scheduler_attempts", "[ALPHA] Choices, by what they gave"),
+            attempts_deprecated: families.deprecated_family(
+                "inference_extension_scheduler_attempts",
+                "[ALPHA] [Deprecated: Use llm_d_epp_scheduler_attempts_total] Choices, by what they gave",
+            ),
+            hit_ratio: families.histograms(
+                share,
+                "llm_d_epp_prefix_indexer_hit_ratio",
+                "[ALPHA] Share of the prompt's blocks that the chosen endpoint is believed to hold",
+            ),
+            hit_ratio_deprecated: families.deprecated_histograms(
+                share,
+                "inference_extension_prefix_indexer_hit_ratio",
+                "[ALPHA] [Deprecated: Use llm_d_epp_prefix_indexer_hit_ratio] Share of blocks believed held",
+            ),
+            parts: families.histograms(
+                share,
+                "warmpath_chosen_score_part",
+                "Score of the chosen endpoint by scorer, before its weight, 0 to 1",
+            ),
+            stages: families.histograms(
+                stage_seconds,
+                "warmpath_stage_duration_seconds",
+                "Time of a stage of a decision: queue, understand, route; in seconds",
+            ),
+            degraded: families.family(
+                "warmpath_degraded_picks",
+                "Picks that knew less than they should, by reason; the request was served all the same",
+            ),
+            answers: families.family("warmpath_answers", "Answers with a 2xx status"),
+            answers_with_usage: families.family(
+                "warmpath_answers_with_usage",
+                "Answers whose usage could be read: the coverage of what follows",
+            ),
+            answers_with_cached: families.family(
+                "warmpath_answers_with_cached_tokens",
+                "Answers whose usage names the reused tokens: the coverage of predicted against actual reuse",
+            ),
+            parity: families.family(
+                "warmpath_prompt_token_parity",
+                "Answers by whether our count of prompt tokens equals the engine's",
+            ),
+            prompt_difference: families.histograms(
+                token_difference,
+                "warmpath_prompt_token_difference_tokens",
+                "Our count of prompt tokens less the engine's, in tokens",
+            ),
+            reuse_difference: families.histograms(
+                token_difference,
+                "warmpath_cached_token_difference_tokens",
+                "Predicted reused tokens less the engine's, in tokens",
+            ),
+            predicted_tokens: families.family(
+                "warmpath_predicted_cached_tokens",
+                "Prompt tokens foretold as reused, of answers that name the reused tokens",
+            ),
+            reused_tokens: families.family("warmpath_reused_tokens", "Prompt tokens that engines say they reused"),
+            asked_tokens: families.family(
+                "warmpath_reuse_prompt_tokens",
+                "Prompt tokens of the answers that name the reused tokens: the base of the reuse share",
+            ),
+            served_elsewhere: families
+                .counter("warmpath_served_elsewhere", "Requests that the gateway sent elsewhere than picked"),
+            undone: families
+                .counter("warmpath_learned_undone", "Prompts taken out of the index because their answer was no 2xx"),
+            scrapes: families.histograms(
+                scrape_seconds,
+                "warmpath_scrape_duration_seconds",
+                "Time of a good reading of an engine's metrics, in seconds",
+            ),
+            scrape_failures: families
+                .family("llm_d_epp_datalayer_poll_errors", "[ALPHA] Failed readings of an engine's metrics"),
+            scrape_failures_deprecated: families.deprecated_family(
+                "llm_d_inference_scheduler_datalayer_poll_errors",
+                "[ALPHA] [Deprecated: Use llm_d_epp_datalayer_poll_errors_total] Failed readings",
+            ),
+            restarts: families.family("warmpath_engine_restarts", "Engines seen restarted: their cache was forgotten"),
+            tokenizers: families.gauges(
+                "warmpath_tokenizer_loaded",
+                "1 if the configured model's tokenizer can be used, 0 if its requests are picked for by load alone",
+            ),
+        }
+    }
+
+    /// Whether a configured model's tokenizer can be used.
+    pub(crate) fn tokenizer(&self, model: &str, loaded: bool) {
+        self.tokenizers.get_or_create(&ModelOnly { model_name: model.to_owned() }).set(i64::from(loaded));
+    }
+
+    /// An endpoint was chosen in `took`.
+    pub(crate) fn picked(&self, model: &ModelLabel, decision: &Decision, endpoint: &Endpoint, took: Duration) {
+        for family in &self.decision {
+            family.get_or_create(&NoLabels {}).observe(took.as_secs_f64());
+        }
+        self.attempt("success", model, Some(&endpoint.member));
+        let place = place(&endpoint.member);
+        for part in decision.ranked.first().into_iter().flat_map(|chosen| &chosen.parts).filter(|part| part.known) {
+            let labels = PartLabels {
+                endpoint_name: place.endpoint_name.clone(),
+                namespace: place.namespace.clone(),
+                port: place.port.clone(),
+                scorer: part.scorer.name(),
+            };
+            self.parts.get_or_create(&labels).observe(part.score);
+        }
+        for note in &decision.notes {
+            self.degraded(*note);
+        }
+    }
+
+    /// No endpoint could be chosen.
+    pub(crate) fn unroutable(&self, model: &ModelLabel) {
+        self.attempt("failure", model, None);
+    }
+
+    fn attempt(&self, status: &'static str, model: &ModelLabel, member: Option<&Member>) {
+        let place = member.map_or_else(
+            || EndpointLabels { endpoint_name: String::new(), namespace: String::new(), port: String::new() },
+            place,
+        );
+        let target_model_name = model.name();
+        if let Some(attempts) = &self.attempts_deprecated {
+            let labels = DeprecatedAttemptLabels {
+                status,
+                target_model_name: target_model_name.clone(),
+                pod_name: place.endpoint_name.clone(),
+                namespace: place.namespace.clone(),
+                port: place.port.clone(),
+            };
+            attempts.get_or_create(&labels).inc();
+        }
+        let EndpointLabels { endpoint_name, namespace, port } = place;
+        let labels = AttemptLabels { status, target_model_name, endpoint_name, namespace, port };
+        self.attempts.get_or_create(&labels).inc();
+    }
+
+    /// The chosen endpoint is believed to hold this share of the prompt's blocks.
+    pub(crate) fn foretold(&self, hit_ratio: f64) {
+        self.hit_ratio.get_or_create(&INDEX).observe(hit_ratio);
+        if let Some(family) = &self.hit_ratio_deprecated {
+            family.get_or_create(&NoLabels {}).observe(hit_ratio);
+        }
+    }
+
+    /// A pick knew less than it should.
+    fn degraded(&self, note: Note) {
+        self.degraded.get_or_create(&ReasonLabels { reason: note.as_str() }).inc();
+    }
+
+    /// A stage of a decision took that long.
+    pub(crate) fn stage(&self, stage: &'static str, took: Duration) {
+        self.stages.get_or_create(&StageLabels { stage }).observe(took.as_secs_f64());
+    }
+
+    /// A 2xx answer ended: what it says is held against what was foretold.
+    pub(crate) fn answered(&self, model: &ModelLabel, foretold: Foretold, usage: Option<&request::Usage>) {
+        let only = ModelOnly { model_name: model.name() };
+        self.answers.get_or_create(&only).inc();
+        let Some(usage) = usage else { return };
+        self.answers_with_usage.get_or_create(&only).inc();
+        if let (Some(ours), Some(theirs)) = (foretold.prompt_tokens, usage.prompt_tokens) {
+            let parity = if ours == theirs { "equal" } else { "different" };
+            self.parity.get_or_create(&ParityLabels { model_name: model.name(), parity }).inc();
+            self.prompt_difference.get_or_create(&only).observe(ours as f64 - theirs as f64);
+        }
+        if let (Some(asked), Some(reused)) = (usage.prompt_tokens, usage.cached_tokens) {
+            self.answers_with_cached.get_or_create(&only).inc();
+            self.asked_tokens.get_or_create(&only).inc_by(asked);
+            self.reused_tokens.get_or_create(&only).inc_by(reused);
+            if let Some(predicted) = foretold.cached_tokens {
+                self.predicted_tokens.get_or_create(&only).inc_by(predicted);
+                self.reuse_difference.get_or_create(&only).observe(predicted as f64 - reused as f64);
+            }
+        }
+    }
+
+    /// The gateway sent a request elsewhere than picked.
+    pub(crate) fn served_elsewhere(&self) {
+        self.served_elsewhere.inc();
+    }
+
+    /// An answer was no 2xx: what the index had learned of its prompt was undone.
+    pub(crate) fn undone(&self) {
+        self.undone.inc();
+    }
+
+    /// A reading succeeded.
+    pub(crate) fn scraped(&self, took: Duration) {
+        self.scrapes.get_or_create(&NoLabels {}).observe(took.as_secs_f64());
+    }
+
+    /// A reading failed.
+    pub(crate) fn scrape_failed(&self) {
+        let labels = SourceLabels { source_type: "metrics-data-source" };
+        self.scrape_failures.get_or_create(&labels).inc();
+        if let Some(failures) = &self.scrape_failures_deprecated {
+            failures.get_or_create(&labels).inc();
+        }
+    }
+
+    /// An engine restarted.
+    pub(crate) fn restarted(&self, member: &Member) {
+        self.restarts.get_or_create(&place(member)).inc();
+    }
+}
+
+fn place(member: &Member) -> EndpointLabels {
+    EndpointLabels {
+        endpoint_name: member.name.clone(),
+        namespace: member.namespace.clone(),
+        port: member.address.port().to_string(),
+    }
+}
+
+/// Registers families, and their deprecated twins only where those are wanted.
+struct Registrar<'a> {
+    registry: &'a mut Registry,
+    deprecated: bool,
+}
+
+/// What a label set of a family must be able to do.
+trait Labels: Clone + std::hash::Hash + Eq + std::fmt::Debug + EncodeLabelSet + Send + Sync + 'static {}
+impl<L: Clone + std::hash::Hash + Eq + std::fmt::Debug + EncodeLabelSet + Send + Sync + 'static> Labels for L {}
+
+impl Registrar<'_> {
+    fn counter(&mut self, name: &str, help: &str) -> Counter {
+        let counter = Counter::default();
+        self.registry.register(name, help, counter.clone());
+        counter
+    }
+
+    fn gauges<L: Labels>(&mut self, name: &str, help: &str) -> Family<L, Gauge> {
+        let family = Family::default();
+        self.registry.register(name, help, family.clone());
+        family
+    }
+
+    fn family<L: Labels>(&mut self, name: &str, help: &str) -> Family<L, Counter> {
+        let family = Family::default();
+        self.registry.register(name, help, family.clone());
+        family
+    }
+
+    fn deprecated_family<L: Labels>(&mut self, name: &str, help: &str) -> Option<Family<L, Counter>> {
+        self.deprecated.then(|| self.family(name, help))
+    }
+
+    fn histograms<L: Labels>(&mut self, buckets: fn() -> Histogram, name: &str, help: &str) -> Histograms<L> {
+        let family = Histograms::new_with_constructor(buckets);
+        self.registry.register(name, help, family.clone());
+        family
+    }
+
+    fn deprecated_histograms<L: Labels>(
+        &mut self,
+        buckets: fn() -> Histogram,
+        name: &str,
+        help: &str,
+    ) -> Option<Histograms<L>> {
+        self.deprecated.then(|| self.histograms(buckets, name, help))
+    }
+
+    fn histograms_and_twin(
+        &mut self,
+        buckets: fn() -> Histogram,
+        help: &str,
+        current: &str,
+        deprecated: &str,
+    ) -> Vec<Histograms<NoLabels>> {
+        let mut families = vec![self.histograms(buckets, current, &format!("[ALPHA] {help}"))];
+        families.extend(self.deprecated_histograms(
+            buckets,
+            deprecated,
+            &format!("[ALPHA] [Deprecated: Use {current}] {help}"),
+        ));
+        families
+    }
+}

@@ -1,0 +1,208 @@
+//! Wiring: opens the ports, starts what runs beside the requests, and ends everything in order.
+//!
+//! In: checked settings; out: when the process has been told to end and has drained. It starts things and knows nothing
+//! of how they work.
+
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use engine::{Dialects, Event, Pace, Scraper, Target};
+use envoy::{Health, Limits, Readiness, State, Tls};
+use fleet::{Fleet, Member};
+use route::{Assumed, Router};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::cpu::Cpu;
+use crate::flags::Flags;
+use crate::metrics::{FleetMetrics, Metrics, ModelNames};
+use crate::models::Models;
+use crate::pipeline::Pipeline;
+use crate::settings::Settings;
+use crate::{admin, endpoints_file, engines};
+
+/// The pool's name in metrics, where no InferencePool gives one.
+const POOL: &str = "default";
+
+/// Serves until SIGTERM or SIGINT, then drains.
+pub(crate) fn serve(flags: &Flags) -> anyhow::Result<()> {
+    let settings = Settings::read(flags)?;
+    for warning in &settings.config.warnings {
+        tracing::warn!("config: {warning}");
+    }
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(flags, settings))
+}
+
+async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
+    let Settings { config, endpoints } = settings;
+    let grpc = bind(flags.bind_address, flags.grpc_port).await?;
+    let health_port = bind(flags.bind_address, flags.grpc_health_port).await?;
+    let admin_port = bind(flags.bind_address, flags.metrics_port).await?;
+    let (end, ended) = watch::channel(false);
+    let readiness = Readiness::new();
+    let health = Health::new(readiness.clone());
+    let health_server = tokio::spawn(envoy::run_health(health_port, health.clone(), until(ended.clone())));
+
+    let fleet = Arc::new(Fleet::new());
+    fleet.replace(endpoints_file::read(&endpoints.0)?);
+    let assumed = Assumed { block_size: config.blocks.size, capacity_blocks: config.blocks.capacity.get() as usize };
+    let router = Router::new(Arc::clone(&fleet)).assuming(assumed);
+    let fleet_metrics = FleetMetrics {
+        fleet: Arc::clone(&fleet),
+        router: router.clone(),
+        pool: POOL.to_owned(),
+        stale_after: config.policy.stale_after,
+        deprecated: flags.deprecated_metrics,
+    };
+    let metrics = Arc::new(Metrics::new(flags.deprecated_metrics, fleet_metrics));
+    let admin_server = tokio::spawn(admin::run(admin_port, Arc::clone(&metrics), until(ended)));
+    let _scraper = Task(tokio::spawn(scraper(&config, &fleet, &router, &metrics)?.run()));
+    let _follower = follow(endpoints, &fleet, &router);
+
+    let configured = config.models.clone();
+    let models = Arc::new(tokio::task::spawn_blocking(move || Models::load(&configured)).await?);
+    for (model, loaded) in models.loaded() {
+        metrics.picks.tokenizer(model, loaded);
+    }
+    let pipeline = Pipeline {
+        fleet: Arc::clone(&fleet),
+        router,
+        policy: config.policy,
+        names: Arc::new(ModelNames::new(models.names())),
+        models,
+        cpu: Cpu::new(flags.cpu_threads.unwrap_or_else(cores), flags.cpu_queue),
+        tenant_header: config.tenant_header,
+        strict: flags.strict_requests,
+        heed_subset: !flags.disable_endpoint_subset_filter,
+        log_decisions: flags.log_decisions,
+        metrics,
+    };
+    let serving = envoy::Settings {
+        limits: Limits { max_body: config.limits.max_body_bytes, ..Limits::default() },
+        drain: flags.drain_timeout,
+        ..envoy::Settings::default()
+    };
+    let tls = if flags.secure_serving { Some(tls(flags.cert_path.as_deref())?) } else { None };
+    tracing::info!(
+        address = %grpc.local_addr()?, tls = tls.is_some(), endpoints = fleet.view().endpoints().len(), "serving ext_proc"
+    );
+    let draining = readiness.clone();
+    let signal = stop_signal()?;
+    let shutdown = async move {
+        signal.await;
+        tracing::info!("told to end: draining");
+        draining.set(State::Draining);
+    };
+    readiness.set(State::Ready);
+    let served = envoy::run(grpc, tls, pipeline, health, serving, shutdown).await;
+    // Probes and the last scrape are answered until the streams are gone.
+    end.send_replace(true);
+    let _ = tokio::join!(health_server, admin_server);
+    served.context("ext_proc server")
+}
+
+/// Listens at that address, or at every address of both families.
+async fn bind(address: Option<IpAddr>, port: u16) -> anyhow::Result<TcpListener> {
+    let listener = match address {
+        Some(address) => TcpListener::bind(SocketAddr::new(address, port)).await,
+        None => match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
+            // No IPv6 on this machine.
+            Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => {
+                TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await
+            }
+            bound => bound,
+        },
+    };
+    listener.with_context(|| format!("port {port}"))
+}
+
+fn tls(directory: Option<&Path>) -> anyhow::Result<Tls> {
+    let Some(directory) = directory else { return Ok(Tls::self_signed()?) };
+    let read = |name: &str| {
+        let path = directory.join(name);
+        std::fs::read(&path).with_context(|| path.display().to_string())
+    };
+    Ok(Tls::from_pem(&read("tls.crt")?, &read("tls.key")?)?)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Reads the engines, counts and logs what happens, and forgets the caches of those that restarted.
+fn scraper(
+    config: &config::Config,
+    fleet: &Arc<Fleet>,
+    router: &Router,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Scraper> {
+    let dialects: Dialects = engines::dialects(&config.engines);
+    let target: Target = engines::target(&config.scrape);
+    let pace = Pace {
+        interval: config.scrape.interval,
+        idle_interval: config.scrape.idle_interval,
+        timeout: config.scrape.timeout,
+    };
+    let (router, metrics) = (router.clone(), Arc::clone(metrics));
+    let events = move |event: Event| {
+        match &event {
+            Event::Read { endpoint, took, read, .. } => {
+                metrics.picks.scraped(*took);
+                if read.restarted {
+                    router.restarted(endpoint.id);
+                    metrics.picks.restarted(&endpoint.member);
+                }
+            }
+            Event::Failed { .. } => metrics.picks.scrape_failed(),
+            Event::Warning { .. } => {}
+        }
+        event.log();
+    };
+    Ok(Scraper::new(Arc::clone(fleet), dialects, target, pace, events)?)
+}
+
+/// A task that ends when this is dropped.
+struct Task(tokio::task::JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn follow((path, watch): (std::path::PathBuf, bool), fleet: &Arc<Fleet>, router: &Router) -> Option<Task> {
+    if !watch {
+        return None;
+    }
+    let (fleet, router) = (Arc::clone(fleet), router.clone());
+    let changed = move |members: Vec<Member>| {
+        let changes = fleet.replace(members);
+        tracing::info!(joined = changes.joined.len(), left = changes.left.len(), "the endpoints file changed");
+        router.left(&changes);
+    };
+    Some(Task(tokio::spawn(async move {
+        if let Err(error) = endpoints_file::follow(path, changed).await {
+            let error = format!("{error:#}");
+            tracing::error!(error, "the endpoints file isn't followed any more: the last fleet stays");
+        }
+    })))
+}
+
+async fn until(mut flag: watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is an end too.
+    let _ = flag.wait_for(|over| *over).await;
+}
+
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut term, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,62 @@
+//! Flags and config file, joined and checked: what serving takes. Flags go before the file.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use config::Config;
+
+use crate::flags::{self, Flags};
+
+/// What serving takes.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The config file's say, with the flags' over it.
+    pub(crate) config: Config,
+    /// Where the endpoints are listed, and whether to follow the file's changes.
+    pub(crate) endpoints: (PathBuf, bool),
+}
+
+impl Settings {
+    /// Reads the config file, if any.
+    pub(crate) fn read(flags: &Flags) -> anyhow::Result<Self> {
+        let mut config = read_config(flags)?;
+        if let Some(age) = flags.metrics_staleness_threshold {
+            config.policy.stale_after = age + config.scrape.idle_interval;
+        }
+        if let Some(interval) = flags.refresh_metrics_interval {
+            config.scrape.interval = interval.max(std::time::Duration::from_millis(50));
+            config.scrape.idle_interval = config.scrape.idle_interval.max(config.scrape.interval);
+        }
+        if let Some(bytes) = flags.max_body_bytes {
+            config.limits.max_body_bytes = bytes;
+        }
+        for flag in &flags.model {
+            let (mut names, path) = flags::model_flag(flag).map_err(anyhow::Error::msg)?;
+            let aliases = names.split_off(1);
+            let name = names.remove(0);
+            config.models.retain(|model| model.name != name);
+            config.models.push(config::Model { name, aliases, path, revision: String::new(), adapters: Vec::new() });
+        }
+        let endpoints = match (&flags.endpoints_file, &config.discovery) {
+            (Some(path), _) => (path.clone(), true),
+            (None, Some(discovery)) => (discovery.path.clone(), discovery.watch),
+            (None, None) => anyhow::bail!(
+                "no endpoints are named: give --endpoints-file FILE, or dataLayer.discovery with the plugin \
+                 file-discovery in the config file"
+            ),
+        };
+        Ok(Self { config, endpoints })
+    }
+}
+
+fn read_config(flags: &Flags) -> anyhow::Result<Config> {
+    let (text, name) = match (&flags.config_file, &flags.config_text) {
+        (Some(path), _) => {
+            let text = std::fs::read_to_string(path).with_context(|| format!("config file {}", path.display()))?;
+            (text, path.display().to_string())
+        }
+        (None, Some(text)) => (text.clone(), "--config-text".to_owned()),
+        (None, None) => return Ok(Config::default()),
+    };
+    Config::read(&text).with_context(|| name)
+}

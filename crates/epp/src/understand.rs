@@ -1,0 +1,168 @@
+//! From a request's bytes to what routing needs: its model, its tokens and their hashes. CPU work, no I/O.
+//!
+//! In: an [`Arrived`] request, the models and the fleet's block sizes; out: an [`Understood`]. Whatever can't be
+//! understood leaves a note and an empty fingerprint, and the request is picked for by load: nothing here refuses.
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+use std::time::SystemTime;
+
+use blocks::{Chain, Fingerprint, Seed};
+use bytes::Bytes;
+use pick::Note;
+use request::NotUnderstood;
+use tokens::{Context, EncodeError, Encoded, Tokenizer};
+
+use crate::models::Models;
+
+/// A request as it came.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    /// Path and query.
+    pub(crate) path: String,
+    /// The `content-encoding` header.
+    pub(crate) encoding: Option<String>,
+    /// The body; `None` for a request without one.
+    pub(crate) body: Option<Bytes>,
+    /// The tenant, from the header that the operator trusts.
+    pub(crate) tenant: Option<String>,
+}
+
+/// What routing needs of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Understood {
+    /// The API as a label; empty if unknown.
+    pub(crate) api: &'static str,
+    /// The model that the request names, or the pool's only one.
+    pub(crate) model: Option<String>,
+    /// Whether a streamed answer was asked for.
+    pub(crate) stream: bool,
+    /// Prompt tokens of all its prompts; `None` where they weren't counted.
+    pub(crate) prompt_tokens: Option<u64>,
+    /// Whether they are an estimate.
+    pub(crate) estimated: bool,
+    /// Whether the engine will put further tokens in place of images, sounds or films.
+    pub(crate) multimodal: bool,
+    /// The prompt's hashes, one for each block size of the fleet; empty if nothing is known of the prompt.
+    pub(crate) fingerprints: Vec<Fingerprint>,
+    /// What had to be done without.
+    pub(crate) notes: Vec<Note>,
+    /// Why, in words for the one who sent it.
+    pub(crate) problem: Option<String>,
+}
+
+/// Largest body, once unpacked, that is looked into.
+const UNPACKED: usize = 64 << 20;
+
+/// Reads, renders, tokenizes and hashes one request.
+pub(crate) fn understand(arrived: &Arrived, models: &Models, sizes: &[NonZeroU32], now: SystemTime) -> Understood {
+    let mut understood = Understood::default();
+    let Some(body) = &arrived.body else {
+        if request::Api::of(&arrived.path).is_some() {
+            understood.without(&NotUnderstood::NoBody);
+        }
+        return understood;
+    };
+    let encoding = arrived.encoding.as_deref().unwrap_or("identity");
+    let plain = match request::decode_body(encoding, body, UNPACKED) {
+        Ok(plain) => plain,
+        Err(why) => {
+            understood.without(&why);
+            return understood;
+        }
+    };
+    match request::parse(&arrived.path, &plain) {
+        Ok(request) => understood.read(&request, arrived, models, sizes, now),
+        Err(why) => understood.without(&why),
+    }
+    understood
+}
+
+impl Understood {
+    fn without(&mut self, why: &NotUnderstood) {
+        self.notes.push(match why {
+            NotUnderstood::UnknownPath => Note::UnknownPath,
+            NotUnderstood::TooLarge { .. } => Note::TooLarge,
+            NotUnderstood::NotJson(_) => Note::NotJson,
+            _ => Note::NotUnderstood,
+        });
+        self.problem = Some(why.to_string());
+    }
+
+    fn read(
+        &mut self,
+        request: &request::Request<'_>,
+        arrived: &Arrived,
+        models: &Models,
+        sizes: &[NonZeroU32],
+        now: SystemTime,
+    ) {
+        self.api = request.api.as_str();
+        self.stream = request.stream;
+        self.model = request.model.as_deref().map(str::to_owned);
+        let Some((tokenizer, mut seed)) = self.border(request.model.as_deref(), models) else { return };
+        let encoded = match tokenizer.encode(&request.prompt, &Context::at(now)) {
+            Ok(encoded) => encoded,
+            Err(why) => return self.not_encoded(&why),
+        };
+        if encoded.estimated {
+            self.notes.push(Note::Estimated);
+        }
+        self.prompt_tokens = Some(encoded.tokens() as u64);
+        self.estimated = encoded.estimated;
+        self.multimodal = encoded.multimodal;
+        let salt = salt(request.cache_salt.as_deref(), &encoded);
+        seed.tenant = arrived.tenant.as_deref().unwrap_or_default();
+        seed.cache_salt = &salt;
+        let prompts = || encoded.prompts.iter().map(Vec::as_slice);
+        self.fingerprints = sizes.iter().map(|size| Chain::new(&seed, *size).fingerprint(prompts())).collect();
+    }
+
+    /// The tokenizer and the border of the model asked for.
+    fn border<'m>(&mut self, asked: Option<&'m str>, models: &'m Models) -> Option<(&'m Tokenizer, Seed<'m>)> {
+        match models {
+            Models::Estimated(estimate) => {
+                let model = asked.unwrap_or_default();
+                Some((estimate, Seed { model, ..Seed::default() }))
+            }
+            Models::Configured { by_name, only } => {
+                let known = match asked {
+                    Some(name) => by_name.get(name),
+                    None => only.as_ref(),
+                };
+                let Some(known) = known else {
+                    self.notes.push(if asked.is_some() { Note::NoTokenizer } else { Note::NoModel });
+                    self.problem = asked.is_none().then(|| "the body names no model".to_owned());
+                    return None;
+                };
+                self.model.get_or_insert_with(|| known.name().to_owned());
+                let Some(tokenizer) = known.tokenizer() else {
+                    self.notes.push(Note::NoTokenizer);
+                    return None;
+                };
+                let (model, revision, adapter) = (known.name(), known.revision(), known.adapter());
+                Some((tokenizer, Seed { model, revision, adapter, ..Seed::default() }))
+            }
+        }
+    }
+
+    fn not_encoded(&mut self, why: &EncodeError) {
+        self.notes.push(match why {
+            EncodeError::NoTemplate(_) | EncodeError::Tokenizer(_) => Note::NoTokenizer,
+            EncodeError::RequestTemplate | EncodeError::Template(_) => Note::TemplateFailed,
+            EncodeError::Messages(_) => Note::NotUnderstood,
+        });
+        self.problem = Some(why.to_string());
+    }
+}
+
+/// The request's salt and, where images or the like take the place of tokens that aren't counted here, their content:
+/// prompts with other images share nothing.
+fn salt<'a>(salt: Option<&'a str>, encoded: &Encoded) -> Cow<'a, str> {
+    let salt = salt.unwrap_or_default();
+    if encoded.media.is_empty() {
+        return Cow::Borrowed(salt);
+    }
+    let media: Vec<String> = encoded.media.iter().map(|hash| format!("{hash:016x}")).collect();
+    Cow::Owned(format!("{salt}\u{0}{}", media.join(",")))
+}

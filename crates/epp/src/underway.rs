@@ -1,0 +1,189 @@
+//! A request on its way: held from the pick until its stream's end, however it ends.
+//!
+//! In: the answer's head and body, as they pass; out: the same bytes. On the way it corrects the index and the books, and
+//! reads what the engine says it used. Its drop gives the booking back, counts, and prints the decision's record.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use envoy::{ResponseHead, Ticket};
+use fleet::View;
+use request::{Answer, Seen, Usage};
+use route::{Routed, Served};
+
+use crate::metrics::{Finished, Foretold, Metrics, ModelLabel, ModelNames, Running};
+use crate::pipeline::Pipeline;
+use crate::understand::Understood;
+
+/// How a request began.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    /// When it was whole.
+    pub(crate) arrived: Instant,
+    /// The same by the calendar.
+    pub(crate) at: SystemTime,
+    /// How long the decision took.
+    pub(crate) decided_in: Duration,
+    /// The request's id.
+    pub(crate) request_id: String,
+    /// The body's size.
+    pub(crate) body_bytes: usize,
+    /// The fleet as it was then: the names of its endpoints.
+    pub(crate) view: Arc<View>,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub(crate) struct Underway {
+    pub(crate) beginning: Beginning,
+    pub(crate) understood: Understood,
+    pub(crate) routed: Routed,
+    pub(crate) predicted: Option<u64>,
+    pub(crate) model: ModelLabel,
+    pub(crate) status: Option<u16>,
+    pub(crate) served: Option<std::net::SocketAddr>,
+    pub(crate) first_content: Option<Duration>,
+    pub(crate) complete: bool,
+    answer: Option<Answer>,
+    response_bytes: usize,
+    log: bool,
+    names: Arc<ModelNames>,
+    metrics: Arc<Metrics>,
+    _running: Running,
+}
+
+impl Underway {
+    /// After the pick.
+    pub(crate) fn new(
+        beginning: Beginning,
+        understood: Understood,
+        routed: Routed,
+        model: ModelLabel,
+        running: Running,
+        pipeline: &Pipeline,
+    ) -> Self {
+        let predicted = (routed.ask.blocks > 0).then(|| routed.predicted_cached_tokens());
+        Self {
+            beginning,
+            understood,
+            routed,
+            predicted,
+            model,
+            status: None,
+            served: None,
+            first_content: None,
+            complete: false,
+            answer: None,
+            response_bytes: 0,
+            log: pipeline.log_decisions,
+            names: Arc::clone(&pipeline.names),
+            metrics: Arc::clone(&pipeline.metrics),
+            _running: running,
+        }
+    }
+
+    /// What the engine says it used, as far as it has passed.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.answer.as_ref().and_then(Answer::usage)
+    }
+
+    /// Time since the request was whole.
+    pub(crate) fn took(&self) -> Duration {
+        self.beginning.arrived.elapsed()
+    }
+
+    fn succeeded(&self) -> bool {
+        self.status.is_some_and(|status| (200..300).contains(&status))
+    }
+
+    fn correct_the_books(&mut self, served: Option<std::net::SocketAddr>) {
+        let Some(served) = served else { return };
+        self.served = Some(served);
+        if self.routed.served_by(served, Instant::now()) != Served::AsPicked {
+            self.metrics.picks.served_elsewhere();
+            self.predicted = self.predicted.map(|_| self.routed.predicted_cached_tokens());
+        }
+    }
+
+    fn saw(&mut self, seen: Seen) {
+        if seen >= Seen::Content && self.first_content.is_none() {
+            self.first_content = Some(self.took());
+        }
+    }
+
+    fn over(&mut self) {
+        let seen = self.answer.as_mut().map(Answer::finish);
+        if let Some(seen) = seen {
+            self.saw(seen);
+        }
+        self.complete = true;
+    }
+}
+
+impl Ticket for Underway {
+    fn head(&mut self, head: &ResponseHead) -> Vec<(String, Vec<u8>)> {
+        self.status = (head.status != 0).then_some(head.status);
+        self.correct_the_books(head.served);
+        if self.succeeded() {
+            self.routed.succeeded();
+            if let Some(model) = &self.understood.model {
+                self.names.served(model);
+            }
+            let header = |name| head.headers.text(name);
+            self.answer = Some(Answer::new(header("content-type"), header("content-encoding")));
+        } else {
+            self.routed.failed();
+            self.metrics.picks.undone();
+            self.metrics.requests.failed(&self.model, "ModelServerError");
+        }
+        if head.end {
+            self.over();
+        }
+        Vec::new()
+    }
+
+    fn body(&mut self, part: Bytes, end: bool) -> Bytes {
+        self.response_bytes += part.len();
+        let seen = self.answer.as_mut().map(|answer| answer.feed(&part));
+        if let Some(seen) = seen {
+            self.saw(seen);
+        }
+        if end {
+            self.over();
+        }
+        part
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        let usage = self.usage();
+        if self.status.is_some() {
+            let usage = usage.unwrap_or_default();
+            let finished = Finished {
+                took: self.took(),
+                request_bytes: self.beginning.body_bytes,
+                response_bytes: self.response_bytes,
+                ttft: self.first_content,
+                streaming: self.answer.as_ref().is_some_and(Answer::is_stream),
+                prompt_tokens: usage.prompt_tokens,
+                cached_tokens: usage.cached_tokens,
+                completion_tokens: usage.completion_tokens,
+            };
+            self.metrics.requests.finished(&self.model, &finished);
+        }
+        // Only answers of APIs that report usage count for its coverage.
+        if self.succeeded() && self.complete && !self.understood.api.is_empty() {
+            let exact = !self.understood.estimated && !self.understood.multimodal;
+            let foretold = Foretold {
+                prompt_tokens: self.understood.prompt_tokens.filter(|_| exact),
+                cached_tokens: self.predicted,
+            };
+            self.metrics.picks.answered(&self.model, foretold, usage.as_ref());
+        }
+        if self.log {
+            crate::record_log::print(self);
+        }
+    }
+}
