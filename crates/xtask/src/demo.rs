@@ -25,6 +25,9 @@ pub(crate) struct Settings {
     /// Only this workload.
     #[arg(long, value_enum)]
     pub(crate) workload: Option<Workload>,
+    /// Only this policy.
+    #[arg(long, value_enum)]
+    pub(crate) policy: Option<Policy>,
     /// Engines to start.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=64))]
     pub(crate) engines: u16,
@@ -88,6 +91,24 @@ pub(crate) struct Settings {
     pub(crate) keep: bool,
 }
 
+impl Settings {
+    fn workloads(&self) -> impl Iterator<Item = Workload> {
+        [Workload::A, Workload::B].into_iter().filter(|workload| self.workload.is_none_or(|only| only == *workload))
+    }
+
+    fn policies(&self) -> impl Iterator<Item = Policy> {
+        Policy::ALL.into_iter().filter(|policy| self.policy.is_none_or(|only| only == *policy))
+    }
+
+    /// B is drawn several times; on A, where a user asks about anything, the keys matter little.
+    fn seeds_of(&self, workload: Workload) -> &[u64] {
+        match workload {
+            Workload::A => &self.seeds[..1],
+            Workload::B => &self.seeds,
+        }
+    }
+}
+
 /// The two workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workload {
@@ -108,7 +129,8 @@ impl Workload {
 }
 
 /// Who picks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
 pub(crate) enum Policy {
     /// Envoy's ROUND_ROBIN.
     RoundRobin,
@@ -140,16 +162,19 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     let start = Instant::now();
     let mut rows = Vec::new();
     let mut last_site = None;
-    for workload in [Workload::A, Workload::B] {
-        if settings.workload.is_some_and(|only| only != workload) {
-            continue;
-        }
+    let mut left: usize =
+        settings.workloads().map(|workload| settings.seeds_of(workload).len() * settings.policies().count()).sum();
+    for workload in settings.workloads() {
         drop(last_site.take());
         let mut site = Site::start(settings, workload, &envoy, &binaries)?;
-        let seeds = if workload == Workload::A { &settings.seeds[..1] } else { &settings.seeds[..] };
-        for policy in Policy::ALL {
-            let trials = seeds.iter().map(|seed| measure(settings, &mut site, workload, policy, *seed));
-            rows.push(Row::of(workload, policy, trials.collect::<Result<_>>()?));
+        for policy in settings.policies() {
+            let mut trials = Vec::new();
+            for seed in settings.seeds_of(workload) {
+                print!("{left:>2} to go   ");
+                trials.push(measure(settings, &mut site, workload, policy, *seed)?);
+                left -= 1;
+            }
+            rows.push(Row::of(workload, policy, trials));
         }
         last_site = Some(site);
     }

@@ -39,7 +39,7 @@ pub(crate) struct Site {
     model_dir: PathBuf,
     picker: Option<Server>,
     envoy: Server,
-    engines: Server,
+    servers: Server,
 }
 
 impl Site {
@@ -68,13 +68,13 @@ impl Site {
         }
         wait_for("Envoy", &envoy, || get(ports.admin, "/ready").is_ok_and(|answer| answer.contains("LIVE")))?;
         let (binaries, model) = (binaries.clone(), settings.model.clone());
-        Ok(Self { folder, ports, binaries, model, model_dir, picker: None, envoy, engines })
+        Ok(Self { folder, ports, binaries, model, model_dir, picker: None, envoy, servers: engines })
     }
 
     /// Empties every engine's cache, and starts the picker anew where the policy needs it.
     pub(crate) fn forget(&mut self, policy: Policy) -> Result<()> {
         self.envoy.must_run()?;
-        self.engines.must_run()?;
+        self.servers.must_run()?;
         self.picker = None;
         for port in &self.ports.engines {
             let answer = ask(*port, "POST", "/reset_prefix_cache").context("an engine's cache could not be emptied")?;
@@ -123,6 +123,11 @@ impl Site {
         self.ports.admin
     }
 
+    /// What the engines call themselves.
+    pub(crate) fn engines(&self) -> Vec<String> {
+        self.ports.engines.iter().map(|port| engine_name(*port)).collect()
+    }
+
     /// The program that sends load.
     pub(crate) fn lab(&self) -> &Path {
         &self.binaries.lab
@@ -157,7 +162,7 @@ impl Ports {
 }
 
 /// The name by which the tables call the engine at that port.
-pub(crate) fn engine_name(port: u16) -> String {
+fn engine_name(port: u16) -> String {
     format!("engine-{port}")
 }
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::IsTerminal as _;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -20,7 +19,7 @@ pub(crate) struct Trial {
     pub(crate) keys: u64,
     /// Requests sent.
     pub(crate) requests: u64,
-    /// Requests without a whole, good answer.
+    /// Requests without a whole, good answer, those among them that were never sent because a dialog had broken off.
     pub(crate) errors: u64,
     /// Prompt tokens that the engines took from their caches, in percent of all.
     pub(crate) reused_percent: f64,
@@ -90,29 +89,53 @@ pub(crate) fn run(settings: &Settings, site: &Site, workload: Workload, policy: 
             set("--think-ms", settings.think_ms.to_string());
         }
     }
-    if !std::io::stderr().is_terminal() {
-        load.arg("--quiet");
-    }
+    load.arg("--quiet");
     // Its exit code says whether requests failed; the result says how many.
     let status = process::wait_for(&mut load)?;
     let text = fs::read_to_string(&result).with_context(|| format!("{}: {status}, no result", process::show(&load)))?;
-    let measured = serde_json::from_str(&text).with_context(|| format!("{} is no JSON", result.display()))?;
-    read(&measured, keys).with_context(|| format!("{} lacks a figure", result.display()))
+    let measured: Value = serde_json::from_str(&text).with_context(|| format!("{} is no JSON", result.display()))?;
+    for error in measured["first_errors"].as_array().into_iter().flatten() {
+        println!("\n  an error: {error}");
+    }
+    read(&measured, keys, &site.engines()).with_context(|| format!("{} lacks a figure", result.display()))
 }
 
-fn read(measured: &Value, keys: u64) -> Result<Trial> {
+/// The figures of `lab load`. An engine that answered nothing has a zero.
+fn read(measured: &Value, keys: u64, engines: &[String]) -> Result<Trial> {
     let count = |name: &str| measured[name].as_u64().with_context(|| name.to_owned());
     let figure = |name: &str| measured[name].as_f64().with_context(|| name.to_owned());
-    let engines = measured["by_engine"].as_object().context("by_engine")?;
-    let by_engine = engines.iter().map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0)));
+    let answered = &measured["requests_by_endpoint"];
+    let by_engine = engines.iter().map(|name| (name.clone(), answered[name].as_u64().unwrap_or(0)));
+    let not_sent = count("not_sent")?;
     Ok(Trial {
         keys,
-        requests: count("requests")?,
-        errors: count("errors")?,
+        requests: count("requests")? + not_sent,
+        errors: count("errors")? + not_sent,
         reused_percent: figure("reused_percent")?,
         ttft_p50_ms: figure("ttft_p50_ms")?,
         ttft_p95_ms: figure("ttft_p95_ms")?,
         output_tokens_per_s: figure("output_tokens_per_s")?,
         by_engine: by_engine.collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::read;
+
+    #[test]
+    fn what_was_not_sent_counts_as_failed_and_idle_engines_have_a_zero() {
+        let measured = json!({
+            "requests": 10, "errors": 1, "not_sent": 2, "reused_percent": 50.0, "ttft_p50_ms": 1.0, "ttft_p95_ms": 2.0,
+            "output_tokens_per_s": 3.0, "requests_by_endpoint": {"engine-1": 9},
+        });
+        let trial = read(&measured, 5, &["engine-1".to_owned(), "engine-2".to_owned()]).unwrap();
+        assert_eq!((trial.requests, trial.errors, trial.keys), (12, 3, 5));
+        assert_eq!(
+            trial.by_engine.into_iter().collect::<Vec<_>>(),
+            [("engine-1".to_owned(), 9), ("engine-2".to_owned(), 0)]
+        );
+    }
 }
