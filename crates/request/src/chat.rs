@@ -10,10 +10,7 @@ use crate::{
 };
 
 pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
-    let messages = body.list("messages")?.filter(|messages| !messages.is_empty()).ok_or(NotUnderstood::NoMessages)?;
-    for (at, message) in messages.iter().enumerate() {
-        check_message(at, message)?;
-    }
+    let messages = body.list("messages")?;
     let (stream, include_usage) = body.stream()?;
     let max_completion_tokens = body.count("max_completion_tokens")?;
     let max_tokens = body.count("max_tokens")?;
@@ -23,26 +20,40 @@ pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
         stream,
         include_usage,
         cache_salt: body.cache_salt()?,
+        fills_cache: true,
         max_tokens: max_completion_tokens.or(max_tokens),
-        prompt: Prompt::Chat(Chat {
-            messages,
-            tools: tools(&mut body)?,
-            documents: documents(&mut body)?,
-            template_kwargs: body.object("chat_template_kwargs")?.unwrap_or_default(),
-            template: body.text("chat_template")?,
-            add_generation_prompt: body.truth("add_generation_prompt", true)?,
-            continue_final_message: body.truth("continue_final_message", false)?,
-            add_special_tokens: body.truth("add_special_tokens", false)?,
-            reasoning_effort: body.text("reasoning_effort")?,
-            tool_choice_none: body.value("tool_choice")?.is_some_and(|choice| choice.as_str() == Some("none")),
-        }),
+        prompt: Prompt::Chat(chat(&mut body, messages, true)?),
+    })
+}
+
+/// Reads what belongs to a chat, with the messages given. `add_generation_prompt` is the API's default.
+pub(crate) fn chat<'a>(
+    body: &mut Fields<'a>,
+    messages: Option<Vec<Value<'a>>>,
+    add_generation_prompt: bool,
+) -> Result<Chat<'a>, NotUnderstood> {
+    let messages = messages.filter(|messages| !messages.is_empty()).ok_or(NotUnderstood::NoMessages)?;
+    for (at, message) in messages.iter().enumerate() {
+        check_message("messages", at, message)?;
+    }
+    Ok(Chat {
+        messages,
+        tools: tools(body)?,
+        documents: documents(body)?,
+        template_kwargs: body.object("chat_template_kwargs")?.unwrap_or_default(),
+        template: body.text("chat_template")?,
+        add_generation_prompt: body.truth("add_generation_prompt", add_generation_prompt)?,
+        continue_final_message: body.truth("continue_final_message", false)?,
+        add_special_tokens: body.truth("add_special_tokens", false)?,
+        reasoning_effort: body.text("reasoning_effort")?,
+        tool_choice_none: body.value("tool_choice")?.is_some_and(|choice| choice.as_str() == Some("none")),
     })
 }
 
 /// A message is an object with a string `role`; its `content` is text, a list of texts and objects, or nothing; its
 /// `tool_calls` are a list of objects with a `function`, or nothing.
-fn check_message(at: usize, message: &Value<'_>) -> Result<(), NotUnderstood> {
-    let key = |member: &str| format!("messages[{at}]{member}");
+pub(crate) fn check_message(list: &str, at: usize, message: &Value<'_>) -> Result<(), NotUnderstood> {
+    let key = |member: &str| format!("{list}[{at}]{member}");
     let object = message.as_object().ok_or_else(|| wrong_type(&key(""), "an object", message))?;
     let role = object.get("role").unwrap_or(&Value::Null);
     role.as_str().ok_or_else(|| wrong_type(&key(".role"), "a string", role))?;

@@ -11,20 +11,55 @@ use crate::{
     json::{Object, Value},
 };
 
-/// A body whose members are taken out.
+/// An object whose members are taken out: the body, or one within it.
 pub(crate) struct Fields<'a> {
     object: Object<'a>,
+    /// Where the object stands, for errors: nothing, or `tools[0]`.
+    place: String,
 }
 
 impl<'a> Fields<'a> {
+    /// The body's own members.
     pub(crate) fn new(object: Object<'a>) -> Self {
-        Fields { object }
+        Fields { object, place: String::new() }
+    }
+
+    /// The members of `value`, which stands at `place`.
+    pub(crate) fn of(place: String, value: Value<'a>) -> Result<Self, NotUnderstood> {
+        match value {
+            Value::Object(object) => Ok(Fields { object, place }),
+            other => Err(wrong_type(&place, "an object", &other)),
+        }
+    }
+
+    /// Where the member `key` stands.
+    pub(crate) fn place_of(&self, key: &str) -> String {
+        if self.place.is_empty() { key.to_owned() } else { format!("{}.{key}", self.place) }
+    }
+
+    fn wrong<T>(&self, key: &str, expected: &'static str, found: &Value<'_>) -> Result<T, NotUnderstood> {
+        Err(wrong_type(&self.place_of(key), expected, found))
+    }
+
+    /// What is left of the object.
+    pub(crate) fn into_object(self) -> Object<'a> {
+        self.object
+    }
+
+    /// Whether there is such a member that isn't null and wasn't taken.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.object.get(key).is_some_and(|value| !value.is_null())
+    }
+
+    /// Whether `type` is this word.
+    pub(crate) fn is(&self, kind: &str) -> bool {
+        self.object.get("type").and_then(Value::as_str) == Some(kind)
     }
 
     /// The member itself; `None` if absent or null. Text that Rust can't hold is an error.
     pub(crate) fn value(&mut self, key: &str) -> Result<Option<Value<'a>>, NotUnderstood> {
         if self.object.lone_surrogate_in(key) {
-            return Err(NotUnderstood::LoneSurrogate { key: key.to_owned() });
+            return Err(NotUnderstood::LoneSurrogate { key: self.place_of(key) });
         }
         Ok(self.object.take(key).filter(|value| !value.is_null()))
     }
@@ -34,7 +69,15 @@ impl<'a> Fields<'a> {
         match self.value(key)? {
             None => Ok(None),
             Some(Value::Str(text)) => Ok(Some(text)),
-            Some(other) => Err(wrong_type(key, "a string", &other)),
+            Some(other) => self.wrong(key, "a string", &other),
+        }
+    }
+
+    /// A string that has to be there.
+    pub(crate) fn needed_text(&mut self, key: &str) -> Result<Cow<'a, str>, NotUnderstood> {
+        match self.text(key)? {
+            Some(text) => Ok(text),
+            None => self.wrong(key, "a string", &Value::Null),
         }
     }
 
@@ -42,7 +85,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn truth(&mut self, key: &str, default: bool) -> Result<bool, NotUnderstood> {
         match self.value(key)? {
             None => Ok(default),
-            Some(value) => lax_bool(&value).ok_or_else(|| wrong_type(key, "a bool", &value)),
+            Some(value) => lax_bool(&value).map_or_else(|| self.wrong(key, "a bool", &value), Ok),
         }
     }
 
@@ -50,7 +93,9 @@ impl<'a> Fields<'a> {
     pub(crate) fn count(&mut self, key: &str) -> Result<Option<u64>, NotUnderstood> {
         match self.value(key)? {
             None => Ok(None),
-            Some(value) => lax_u64(&value).map(Some).ok_or_else(|| wrong_type(key, "an integer from 0", &value)),
+            Some(value) => {
+                lax_u64(&value).map_or_else(|| self.wrong(key, "an integer from 0", &value), |count| Ok(Some(count)))
+            }
         }
     }
 
@@ -59,7 +104,7 @@ impl<'a> Fields<'a> {
         match self.value(key)? {
             None => Ok(None),
             Some(Value::Array(items)) => Ok(Some(items)),
-            Some(other) => Err(wrong_type(key, "a list", &other)),
+            Some(other) => self.wrong(key, "a list", &other),
         }
     }
 
@@ -68,7 +113,7 @@ impl<'a> Fields<'a> {
         match self.value(key)? {
             None => Ok(None),
             Some(Value::Object(object)) => Ok(Some(object)),
-            Some(other) => Err(wrong_type(key, "an object", &other)),
+            Some(other) => self.wrong(key, "an object", &other),
         }
     }
 
@@ -81,7 +126,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn cache_salt(&mut self) -> Result<Option<Cow<'a, str>>, NotUnderstood> {
         match self.text("cache_salt")? {
             Some(salt) if salt.is_empty() => Err(NotUnderstood::WrongType {
-                key: "cache_salt".to_owned(),
+                key: self.place_of("cache_salt"),
                 expected: "a string that isn't empty",
                 found: "an empty one",
             }),
@@ -92,8 +137,9 @@ impl<'a> Fields<'a> {
     /// `stream`, and whether such a stream will carry usage.
     pub(crate) fn stream(&mut self) -> Result<(bool, bool), NotUnderstood> {
         let stream = self.truth("stream", false)?;
-        let options = self.object("stream_options")?.unwrap_or_default();
-        let include_usage = Fields::new(options).truth("include_usage", false)?;
+        let place = self.place_of("stream_options");
+        let options = Value::Object(self.object("stream_options")?.unwrap_or_default());
+        let include_usage = Fields::of(place, options)?.truth("include_usage", false)?;
         Ok((stream, stream && include_usage))
     }
 }

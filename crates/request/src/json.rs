@@ -170,6 +170,11 @@ impl<'a> Object<'a> {
         self.position(key).map(|at| &self.members[at].1)
     }
 
+    /// The value of `key`, to be changed.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value<'a>> {
+        self.position(key).map(|at| &mut self.members[at].1)
+    }
+
     /// Moves the value of `key` out; `null` stays in its place.
     pub fn take(&mut self, key: &str) -> Option<Value<'a>> {
         let at = self.position(key)?;
@@ -255,6 +260,12 @@ impl<'a> FromIterator<(Cow<'a, str>, Value<'a>)> for Object<'a> {
             object.insert(key, value);
         }
         object
+    }
+}
+
+impl<'a, const N: usize> From<[(&'static str, Value<'a>); N]> for Object<'a> {
+    fn from(members: [(&'static str, Value<'a>); N]) -> Self {
+        members.into_iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect()
     }
 }
 

@@ -8,10 +8,16 @@ pub mod json;
 mod answer;
 mod chat;
 mod completions;
+mod embeddings;
 mod encoding;
 mod fields;
+mod inputs;
+mod messages;
 mod not_understood;
+mod responses;
+mod scoring;
 mod sse;
+mod tokenize;
 mod usage;
 mod whole;
 
@@ -32,12 +38,20 @@ use json::{Object, Value};
 /// [`NotUnderstood`] where the path is none that we know, or where the engine would answer 400 for the prompt's sake:
 /// the request is then to be passed on as it is.
 pub fn parse<'a>(path: &str, body: &'a [u8]) -> Result<Request<'a>, NotUnderstood> {
-    let api = Api::of(path).ok_or(NotUnderstood::UnknownPath)?;
+    let (api, sub_path) = Api::split(path).ok_or(NotUnderstood::UnknownPath)?;
     let fields = Fields::new(object(body)?);
-    match api {
+    let mut request = match api {
         Api::ChatCompletions => chat::read(fields),
         Api::Completions => completions::read(fields),
-    }
+        Api::Responses => responses::read(fields),
+        Api::Messages => messages::read(fields),
+        Api::Embeddings => embeddings::read(fields),
+        Api::Score => scoring::read_score(fields),
+        Api::Rerank => scoring::read_rerank(fields),
+        Api::Tokenize => tokenize::read(fields),
+    }?;
+    request.fills_cache &= sub_path.is_empty();
+    Ok(request)
 }
 
 fn object(body: &[u8]) -> Result<Object<'_>, NotUnderstood> {
@@ -59,17 +73,44 @@ pub enum Api {
     ChatCompletions,
     /// `/v1/completions`
     Completions,
+    /// `/v1/responses`
+    Responses,
+    /// Anthropic's `/v1/messages`
+    Messages,
+    /// `/v1/embeddings`
+    Embeddings,
+    /// `/score`, with or without `/v1`
+    Score,
+    /// `/rerank`, with or without `/v1` or `/v2`
+    Rerank,
+    /// vLLM's `/tokenize`
+    Tokenize,
 }
 
 impl Api {
-    /// Every API, with its path.
-    pub const ALL: [Api; 2] = [Api::ChatCompletions, Api::Completions];
+    /// Every API.
+    pub const ALL: [Api; 8] = [
+        Api::ChatCompletions,
+        Api::Completions,
+        Api::Responses,
+        Api::Messages,
+        Api::Embeddings,
+        Api::Score,
+        Api::Rerank,
+        Api::Tokenize,
+    ];
 
     /// The path that belongs to the API, without prefix.
     pub fn path(self) -> &'static str {
         match self {
             Api::ChatCompletions => "/v1/chat/completions",
             Api::Completions => "/v1/completions",
+            Api::Responses => "/v1/responses",
+            Api::Messages => "/v1/messages",
+            Api::Embeddings => "/v1/embeddings",
+            Api::Score => "/score",
+            Api::Rerank => "/rerank",
+            Api::Tokenize => "/tokenize",
         }
     }
 
@@ -78,18 +119,27 @@ impl Api {
         match self {
             Api::ChatCompletions => "chat_completions",
             Api::Completions => "completions",
+            Api::Responses => "responses",
+            Api::Messages => "messages",
+            Api::Embeddings => "embeddings",
+            Api::Score => "score",
+            Api::Rerank => "rerank",
+            Api::Tokenize => "tokenize",
         }
     }
 
-    /// The API that `path` belongs to. The query is left aside, a prefix before `/v1` and sub-paths such as `/render`
-    /// are allowed.
+    /// The API that `path` belongs to. The query is left aside, a prefix before the API's path and sub-paths such as
+    /// `/render` are allowed.
     pub fn of(path: &str) -> Option<Api> {
+        Api::split(path).map(|(api, _)| api)
+    }
+
+    /// The API and what follows its path: nothing, or a sub-path with its slash.
+    fn split(path: &str) -> Option<(Api, &str)> {
         let path = path.split(['?', '#']).next().unwrap_or_default();
-        Api::ALL.into_iter().find(|api| {
-            path.match_indices(api.path()).any(|(at, found)| {
-                let rest = &path[at + found.len()..];
-                rest.is_empty() || rest.starts_with('/')
-            })
+        Api::ALL.into_iter().find_map(|api| {
+            let mut ends = path.match_indices(api.path()).map(|(at, found)| &path[at + found.len()..]);
+            ends.find(|rest| rest.is_empty() || rest.starts_with('/')).map(|rest| (api, rest))
         })
     }
 }
@@ -109,7 +159,11 @@ pub struct Request<'a> {
     pub include_usage: bool,
     /// The client's own border around what may be shared in the cache.
     pub cache_salt: Option<Cow<'a, str>>,
-    /// How many tokens may be generated: chat's `max_completion_tokens`, else `max_tokens`, else (completions) 16.
+    /// Whether the engine will compute the prompt, so that its cache holds it afterwards. False for paths that only
+    /// look at it: `/tokenize`, and sub-paths such as `/render` and `/count_tokens`.
+    pub fills_cache: bool,
+    /// How many tokens may be generated: chat's `max_completion_tokens`, else `max_tokens`, else (completions) 16; Responses'
+    /// `max_output_tokens`. `None` where nothing is generated or no bound is set.
     pub max_tokens: Option<u64>,
 }
 

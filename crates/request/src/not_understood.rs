@@ -36,10 +36,15 @@ pub enum NotUnderstood {
     },
     /// `messages` is absent or empty.
     NoMessages,
-    /// `prompt` is absent or empty, or one in its list is.
-    NoPrompt,
-    /// `prompt` is neither text nor texts nor ids nor lists of ids.
+    /// The prompt is absent or empty, or one in its list is.
+    NoPrompt {
+        /// The body's member that should hold it: `prompt`, `input`.
+        key: &'static str,
+    },
+    /// The prompt is neither text nor texts nor (where ids are taken) ids nor lists of ids.
     BadPrompt {
+        /// The body's member that holds it.
+        key: &'static str,
         /// The place in its list (the innermost one for lists of ids), if it is a list.
         at: Option<usize>,
         /// What stands there.
@@ -47,6 +52,13 @@ pub enum NotUnderstood {
     },
     /// The prompt came as embeddings, which hold no text.
     PromptEmbeds,
+    /// The prompt depends on something that isn't in the body, or that isn't read here.
+    Unsupported {
+        /// The body's member: `previous_response_id`, `input[2]`.
+        key: String,
+        /// What it is: `a reference to stored items`.
+        what: &'static str,
+    },
     /// A content coding that isn't known here, or several.
     UnknownEncoding {
         /// The header's value, cut after 40 characters.
@@ -73,9 +85,10 @@ impl NotUnderstood {
             NotUnderstood::WrongType { .. } => "wrong_type",
             NotUnderstood::LoneSurrogate { .. } => "lone_surrogate",
             NotUnderstood::NoMessages => "no_messages",
-            NotUnderstood::NoPrompt => "no_prompt",
+            NotUnderstood::NoPrompt { .. } => "no_prompt",
             NotUnderstood::BadPrompt { .. } => "bad_prompt",
             NotUnderstood::PromptEmbeds => "prompt_embeds",
+            NotUnderstood::Unsupported { .. } => "unsupported",
             NotUnderstood::UnknownEncoding { .. } => "unknown_encoding",
             NotUnderstood::BadEncoding => "bad_encoding",
             NotUnderstood::TooLarge { .. } => "too_large",
@@ -100,14 +113,15 @@ impl fmt::Display for NotUnderstood {
                 write!(f, "`{key}` holds half of a surrogate pair, which is no text")
             }
             NotUnderstood::NoMessages => f.write_str("`messages` is absent or empty"),
-            NotUnderstood::NoPrompt => f.write_str("`prompt` is absent or empty"),
-            NotUnderstood::BadPrompt { at: None, found } => {
-                write!(f, "`prompt` should be a string or a list, but is {found}")
+            NotUnderstood::NoPrompt { key } => write!(f, "`{key}` is absent or empty"),
+            NotUnderstood::BadPrompt { key, at: None, found } => {
+                write!(f, "`{key}` should be a string or a list, but is {found}")
             }
-            NotUnderstood::BadPrompt { at: Some(at), found } => {
-                write!(f, "`prompt` should hold strings, token ids or lists of token ids, but item {at} is {found}")
+            NotUnderstood::BadPrompt { key, at: Some(at), found } => {
+                write!(f, "`{key}` should hold strings, token ids or lists of token ids, but item {at} is {found}")
             }
             NotUnderstood::PromptEmbeds => f.write_str("`prompt_embeds` holds no text to compare"),
+            NotUnderstood::Unsupported { key, what } => write!(f, "`{key}` is {what}, which is not read here"),
             NotUnderstood::UnknownEncoding { encoding } => write!(f, "content-encoding {encoding:?} is unknown here"),
             NotUnderstood::BadEncoding => f.write_str("the body is not what content-encoding says"),
             NotUnderstood::TooLarge { cap } => write!(f, "the body is larger than {cap} bytes"),

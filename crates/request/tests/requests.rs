@@ -27,6 +27,7 @@ fn show(request: &Request<'_>) -> String {
     say("stream", request.stream.then(|| if request.include_usage { "with usage" } else { "without usage" }.into()));
     say("salt", request.cache_salt.as_ref().map(Cow::to_string));
     say("max", request.max_tokens.map(|max| max.to_string()));
+    say("only looks", (!request.fills_cache).then(String::new));
     match &request.prompt {
         Prompt::Texts { texts, add_special_tokens } => {
             say("bare", (!add_special_tokens).then(String::new));
@@ -314,13 +315,153 @@ fn paths_are_known_with_prefix_query_and_sub_path() {
     api("/v1/completions/render", Some(Api::Completions));
     api("/team-a/llama/v1/completions", Some(Api::Completions));
     api("/v1/v1/completions", Some(Api::Completions));
-    for other in
-        ["/", "", "/v1/models", "/tokenize", "/v1/audio/transcriptions", "/v1/completionsx", "/v1/chat", "/completions"]
-    {
+    api("/anthropic/v1/messages/count_tokens", Some(Api::Messages));
+    for rerank in ["/rerank", "/v1/rerank", "/v2/rerank"] {
+        api(rerank, Some(Api::Rerank));
+    }
+    for all in Api::ALL {
+        api(all.path(), Some(all));
+    }
+    for other in ["/", "", "/v1/models", "/v1/audio/transcriptions", "/v1/completionsx", "/v1/chat", "/completions"] {
         api(other, None);
     }
     api("/other?next=/v1/completions", None);
     check("/v1/models", "{}", "unknown_path: no known API has this path");
+}
+
+#[test]
+fn paths_that_only_look_fill_no_cache() {
+    let chat = r#"{"messages":[{"role":"user","content":"hi"}]}"#;
+    check("/v1/chat/completions/render", chat, "chat_completions only looks= roles=user");
+    check("/v1/completions/render?x=1", r#"{"prompt":"p"}"#, r#"completions max=16 only looks= texts=["p"]"#);
+    check("/v1/messages/count_tokens", chat, "messages only looks= roles=user");
+    check("/tokenize", chat, "tokenize only looks= roles=user");
+    check("/tokenize", r#"{"model":"m","prompt":"hi"}"#, r#"tokenize model=m only looks= texts=["hi"]"#);
+    check("/tokenize", r#"{"prompt":"","add_special_tokens":false}"#, r#"tokenize only looks= bare= texts=[""]"#);
+    check("/tokenize", r#"{"prompt":[1]}"#, "wrong_type: `prompt` should be a string, but is a list");
+    check("/tokenize", "{}", "no_prompt: `prompt` is absent or empty");
+}
+
+#[test]
+fn embeddings_take_what_completions_take_and_chats() {
+    let path = "/v1/embeddings";
+    check(path, r#"{"model":"e","input":"a b"}"#, r#"embeddings model=e texts=["a b"]"#);
+    check(path, r#"{"input":["a","b"],"dimensions":8,"cache_salt":"s"}"#, r#"embeddings salt=s texts=["a", "b"]"#);
+    check(path, r#"{"input":[[1,2],[3]],"add_special_tokens":false}"#, "embeddings ids=[[1, 2], [3]]");
+    check(path, r#"{"input":[7]}"#, "embeddings ids=[[7]]");
+    check(path, r#"{"messages":[{"role":"user","content":"hi"}]}"#, "embeddings no generation prompt= roles=user");
+    check(path, r#"{"input":[{"role":"user","content":"hi"}]}"#, "embeddings no generation prompt= roles=user");
+    check(
+        path,
+        r#"{"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":true}"#,
+        "embeddings roles=user",
+    );
+    check(path, "{}", "no_prompt: `input` is absent or empty");
+    check(path, r#"{"input":[]}"#, "no_prompt: `input` is absent or empty");
+    check(path, r#"{"messages":[]}"#, "no_messages: `messages` is absent or empty");
+    check(path, r#"{"input":{"text":"a"}}"#, "bad_prompt: `input` should be a string or a list, but is an object");
+    check(
+        path,
+        r#"{"messages":[[{"role":"user","content":"hi"}]]}"#,
+        "wrong_type: `messages[0]` should be an object, but is a list",
+    );
+}
+
+#[test]
+fn scores_and_rerankings_hold_texts() {
+    for path in ["/rerank", "/v1/rerank", "/v2/rerank"] {
+        let body = r#"{"model":"r","query":"q","documents":["d1","d2"],"top_n":1}"#;
+        check(path, body, r#"rerank model=r texts=["q", "d1", "d2"]"#);
+    }
+    for (left, right) in [("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2")] {
+        check("/score", &format!(r#"{{"{left}":["a","b"],"{right}":"c"}}"#), r#"score texts=["a", "b", "c"]"#);
+    }
+    check("/v1/score", r#"{"text_1":"a"}"#, "no_prompt: `text_1` is absent or empty");
+    check("/rerank", r#"{"documents":["d"]}"#, "no_prompt: `query` is absent or empty");
+    check(
+        "/rerank",
+        r#"{"query":"q","documents":[{"content":[]}]}"#,
+        "bad_prompt: `documents` should hold strings, token ids or lists of token ids, but item 0 is an object",
+    );
+}
+
+#[test]
+fn odd_anthropic_messages_are_named() {
+    let path = "/v1/messages";
+    let user = r#"{"role":"user","content":"hi"}"#;
+    check(path, "{}", "no_messages: `messages` is absent or empty");
+    check(path, r#"{"system":"s","messages":[]}"#, "no_messages: `messages` is absent or empty");
+    let typed = |messages: &str, key: &str, expected: &str, found: &str| {
+        let why = format!("wrong_type: `{key}` should be {expected}, but is {found}");
+        check(path, &format!(r#"{{"messages":{messages}}}"#), &why);
+    };
+    typed("[5]", "messages[0]", "an object", "an integer");
+    typed(r#"[{"content":"x"}]"#, "messages[0].role", "a string", "null");
+    typed(r#"[{"role":"tool","content":"x"}]"#, "messages[0].role", "user, assistant or system", "another");
+    typed(r#"[{"role":"user"}]"#, "messages[0].content", "a string or a list", "null");
+    typed(r#"[{"role":"user","content":["x"]}]"#, "messages[0].content[0]", "an object", "a string");
+    typed(
+        r#"[{"role":"user","content":[{"type":"text","text":5}]}]"#,
+        "messages[0].content[0].text",
+        "a string",
+        "an integer",
+    );
+    typed(
+        &format!(r#"[{user}],"tools":[{{"type":"web_search_20250305","name":"web_search"}}]"#),
+        "tools[0].input_schema",
+        "an object",
+        "null",
+    );
+    typed(&format!(r#"[{user}],"system":7"#), "system", "a string or a list", "an integer");
+    check(
+        path,
+        r#"{"messages":[{"role":"system","content":[{"type":"tool_removal","tool":{"type":"tool_reference","name":"f"}}]}]}"#,
+        "unsupported: `messages[0].content[0].type` is a change of tools, which is not read here",
+    );
+    // llm-d/llm-d-router#1508: unknown blocks do not fail.
+    check(
+        path,
+        r#"{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":[{"type":"document","source":{}},{"type":"text","text":"x"}]}]}"#,
+        "messages model=m stream=with usage max=9 roles=user",
+    );
+}
+
+#[test]
+fn odd_responses_are_named() {
+    let path = "/v1/responses";
+    check(
+        path,
+        r#"{"model":"m","input":"hi","stream":true,"max_output_tokens":9}"#,
+        "responses model=m stream=with usage max=9 roles=user",
+    );
+    check(path, "{}", "no_prompt: `input` is absent or empty");
+    check(path, r#"{"input":[]}"#, "no_prompt: `input` is absent or empty");
+    check(path, r#"{"input":5}"#, "wrong_type: `input` should be a string or a list, but is an integer");
+    check(
+        path,
+        r#"{"input":"hi","previous_response_id":"resp_1"}"#,
+        "unsupported: `previous_response_id` is a reference to what is not in the body, which is not read here",
+    );
+    let item = |item: &str, why: &str| check(path, &format!(r#"{{"input":[{item}]}}"#), why);
+    item("5", "wrong_type: `input[0]` should be an object, but is an integer");
+    item(
+        r#"{"type":"item_reference","id":"x"}"#,
+        "unsupported: `input[0].type` is an unknown kind of item, which is not read here",
+    );
+    item(
+        r#"{"type":"reasoning","summary":[],"encrypted_content":"AA"}"#,
+        "unsupported: `input[0].encrypted_content` is encrypted, which is not read here",
+    );
+    item(
+        r#"{"type":"function_call","name":"f","call_id":"c"}"#,
+        "wrong_type: `input[0].arguments` should be a string, but is null",
+    );
+    item(
+        r#"{"type":"function_call_output","call_id":"c","output":5}"#,
+        "wrong_type: `input[0].content` should be a string or a list, but is an integer",
+    );
+    item(r#"{"role":5,"content":"x"}"#, "wrong_type: `input[0].role` should be a string, but is an integer");
+    check("/v1/responses/resp_1/cancel", "", "no_body: the body is empty");
 }
 
 #[test]
@@ -367,9 +508,39 @@ const KEYS: [&str; 14] = [
 /// JSON text of a value up to `depth` deep, with members that mean something.
 fn value(depth: u32) -> impl proptest::strategy::Strategy<Value = String> {
     use proptest::{collection::vec, prelude::*, sample::select};
-    let leaf = select(vec!["null", "true", "0", "1", "-7", "1.5", "1e400", "NaN", "\"\"", "\"user\"", "\"\\ud800\""]);
+    let leaf = select(vec![
+        "null",
+        "true",
+        "0",
+        "1",
+        "-7",
+        "1.5",
+        "1e400",
+        "NaN",
+        "\"\"",
+        "\"user\"",
+        "\"assistant\"",
+        "\"text\"",
+        "\"function\"",
+        "\"tool_result\"",
+        "\"function_call\"",
+        "\"reasoning\"",
+        "\"\\ud800\"",
+    ]);
     leaf.prop_map(str::to_owned).prop_recursive(depth, 24, 4, |inner| {
-        let key = select(vec!["role", "content", "tool_calls", "function", "name", "type", "include_usage"]);
+        let key = select(vec![
+            "role",
+            "content",
+            "tool_calls",
+            "function",
+            "name",
+            "type",
+            "text",
+            "call_id",
+            "arguments",
+            "source",
+            "tools",
+        ]);
         prop_oneof![
             vec(inner.clone(), 0..4).prop_map(|items| format!("[{}]", items.join(","))),
             vec((key, inner), 0..4).prop_map(|members| {

@@ -168,7 +168,7 @@ impl Frame {
         let usage = self.usage(&choices, true);
         let mut answer = json!({
             "id": self.id,
-            "object": match self.api { Api::ChatCompletions => "chat.completion", Api::Completions => "text_completion" },
+            "object": match self.api { Api::ChatCompletions => "chat.completion", _ => "text_completion" },
             "created": self.created,
             "model": self.model,
             "choices": parts,
@@ -197,7 +197,7 @@ impl Frame {
                 "stop_reason": null,
                 "token_ids": self.ids(&choice.answer),
             }),
-            Api::Completions => json!({
+            _ => json!({
                 "index": index,
                 "text": text,
                 "logprobs": null,
@@ -214,7 +214,7 @@ impl Frame {
     fn event(&self, choices: Vec<Value>) -> Value {
         json!({
             "id": self.id,
-            "object": match self.api { Api::ChatCompletions => "chat.completion.chunk", Api::Completions => "text_completion" },
+            "object": match self.api { Api::ChatCompletions => "chat.completion.chunk", _ => "text_completion" },
             "created": self.created,
             "model": self.model,
             "choices": choices,
@@ -229,7 +229,7 @@ impl Frame {
             Api::ChatCompletions => {
                 json!({"index": index, "delta": {"content": text}, "logprobs": null, "finish_reason": finish_reason})
             }
-            Api::Completions => {
+            _ => {
                 json!({"index": index, "text": text, "logprobs": null, "finish_reason": finish_reason, "stop_reason": null})
             }
         };

@@ -163,7 +163,7 @@ async fn submit(site: &Site, asked: Asked) -> Result<Vec<Choice>, Refusal> {
 fn answer_id(api: Api, headers: &HeaderMap) -> String {
     let prefix = match api {
         Api::ChatCompletions => "chatcmpl",
-        Api::Completions => "cmpl",
+        _ => "cmpl",
     };
     match headers.get("x-request-id").and_then(|value| value.to_str().ok()) {
         Some(id) => format!("{prefix}-{id}"),
