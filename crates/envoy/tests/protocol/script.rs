@@ -180,7 +180,7 @@ fn show_step(step: Step) -> Vec<String> {
     }
 }
 
-fn show_reply(reply: &ProcessingResponse) -> String {
+pub(crate) fn show_reply(reply: &ProcessingResponse) -> String {
     let destination = gateway::destination_in_metadata(reply);
     let shown = match reply.response.as_ref().unwrap() {
         Response::RequestHeaders(headers) => format!("headers{}", common(headers.response.as_ref(), &destination)),

@@ -1,1 +1,456 @@
-//! later
+//! The server, asked over loopback by a client that speaks as Envoy does.
+
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use envoy::{
+    Handler, Health, Inbound, Limits, Readiness, Refusal, ResponseHead, Settings, State, Ticket, Tls, Verdict,
+};
+use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingRequest;
+use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingResponse;
+use envoy_types::pb::envoy::service::ext_proc::v3::external_processor_client::ExternalProcessorClient;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Barrier, mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::codec::CompressionEncoding;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::{Code, Status, Streaming};
+
+use crate::gateway::{self, Beside};
+use crate::script::show_reply;
+
+/// Decides by the path, and tells what became of it.
+struct Desk {
+    events: mpsc::UnboundedSender<&'static str>,
+    together: Arc<Barrier>,
+}
+
+struct Held(&'static str, mpsc::UnboundedSender<&'static str>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.1.send(self.0).ok();
+    }
+}
+
+impl Ticket for Held {
+    fn head(&mut self, _: &ResponseHead) -> Vec<(String, Vec<u8>)> {
+        Vec::new()
+    }
+
+    fn body(&mut self, part: Bytes, _: bool) -> Bytes {
+        part
+    }
+}
+
+impl Handler for Desk {
+    type Ticket = Held;
+
+    async fn decide(&self, inbound: Inbound) -> Result<(Verdict, Held), Refusal> {
+        self.events.send("asked").ok();
+        match inbound.path.as_str() {
+            "/never" => {
+                let _held = Held("decision dropped", self.events.clone());
+                pending().await
+            }
+            "/together" => drop(self.together.wait().await),
+            "/broken" => panic!("as it should in this test"),
+            "/refused" => return Err(Refusal::Saturated("full".into())),
+            _ => {}
+        }
+        Ok((Verdict::to("10.0.0.1:8000".parse().unwrap()), Held("ticket dropped", self.events.clone())))
+    }
+}
+
+/// A server on loopback.
+struct Picker {
+    address: SocketAddr,
+    events: mpsc::UnboundedReceiver<&'static str>,
+    readiness: Readiness,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<std::io::Result<()>>,
+}
+
+impl Picker {
+    async fn start(settings: Settings, tls: Option<Tls>, together: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tell, events) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let desk = Desk { events: tell, together: Arc::new(Barrier::new(together)) };
+        let readiness = Readiness::new();
+        let health = Health::new(readiness.clone());
+        let running = tokio::spawn(envoy::run(listener, tls, desk, health, settings, async { drop(stopped.await) }));
+        Self { address, events, readiness, stop: Some(stop), running }
+    }
+
+    async fn plain() -> Self {
+        Self::start(Settings::default(), None, 1).await
+    }
+
+    async fn channel(&self) -> Channel {
+        Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
+    }
+
+    async fn event(&mut self) -> &'static str {
+        self.events.recv().await.unwrap()
+    }
+
+    fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+}
+
+/// One stream from a gateway.
+struct Call {
+    say: mpsc::Sender<ProcessingRequest>,
+    hear: Streaming<ProcessingResponse>,
+}
+
+impl Call {
+    async fn open(channel: &Channel) -> Self {
+        Self::open_as(ExternalProcessorClient::new(channel.clone())).await.unwrap()
+    }
+
+    async fn open_as(mut client: ExternalProcessorClient<Channel>) -> Result<Self, Status> {
+        let (say, said) = mpsc::channel(4);
+        let hear = client.process(ReceiverStream::new(said)).await?.into_inner();
+        Ok(Self { say, hear })
+    }
+
+    async fn say(&self, words: &str) {
+        let message = gateway::message(&words.split(' ').collect::<Vec<_>>(), Beside::default());
+        self.say.send(message).await.unwrap();
+    }
+
+    async fn say_all(&self, lines: &[&str]) {
+        for line in lines {
+            self.say(line).await;
+        }
+    }
+
+    /// The next answer as a script shows it; `end` for a clean end of the stream.
+    async fn hear(&mut self) -> String {
+        match self.hear.message().await {
+            Ok(Some(reply)) => show_reply(&reply),
+            Ok(None) => "end".to_owned(),
+            Err(status) => format!("{:?}", status.code()),
+        }
+    }
+
+    async fn hears(&mut self, answers: &[&str]) {
+        for answer in answers {
+            assert_eq!(self.hear().await, *answer);
+        }
+    }
+}
+
+const ASKED: [&str; 2] = ["headers POST /now x-request-id=r", "body hello end"];
+const ANSWERED: [&str; 2] = ["headers dest=10.0.0.1:8000 reroute", "body hello end"];
+
+#[tokio::test]
+async fn a_request_and_its_response_pass() {
+    let mut picker = Picker::plain().await;
+    let mut call = Call::open(&picker.channel().await).await;
+    call.say_all(&ASKED).await;
+    call.hears(&ANSWERED).await;
+    call.say_all(&["response 200", "chunk one", "chunk two end"]).await;
+    call.hears(&["response", "chunk one", "chunk two end"]).await;
+    assert_eq!([picker.event().await, picker.event().await], ["asked", "ticket dropped"]);
+    drop(call.say);
+    assert!(call.hear.message().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_gateway_that_has_said_all_is_still_answered() {
+    let picker = Picker::plain().await;
+    let Call { say, hear } = Call::open(&picker.channel().await).await;
+    let mut call = Call { say: say.clone(), hear };
+    call.say_all(&ASKED).await;
+    drop(say);
+    call.say = mpsc::channel(1).0;
+    call.hears(&ANSWERED).await;
+    assert_eq!(call.hear().await, "end");
+}
+
+#[tokio::test]
+async fn compressed_messages_are_read() {
+    let picker = Picker::plain().await;
+    let client = ExternalProcessorClient::new(picker.channel().await).send_compressed(CompressionEncoding::Gzip);
+    let mut call = Call::open_as(client).await.unwrap();
+    call.say_all(&ASKED).await;
+    call.hears(&ANSWERED).await;
+}
+
+#[tokio::test]
+async fn a_request_without_an_id_gets_a_uuid() {
+    let picker = Picker::plain().await;
+    let mut call = Call::open(&picker.channel().await).await;
+    call.say("headers GET /now end").await;
+    let answer = call.hear().await;
+    let id = answer.split("+x-request-id=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let groups: Vec<usize> = id.split('-').map(str::len).collect();
+    assert_eq!(groups, [8, 4, 4, 4, 12]);
+    assert!(id[14..].starts_with('4') && "89ab".contains(&id[19..20]), "{id} is a version 4");
+}
+
+#[tokio::test]
+async fn a_gateway_that_hangs_up_frees_what_was_held_at_each_phase() {
+    let mut picker = Picker::plain().await;
+    let channel = picker.channel().await;
+
+    let call = Call::open(&channel).await;
+    call.say_all(&["headers POST /never", "body hello end"]).await;
+    assert_eq!(picker.event().await, "asked");
+    drop(call);
+    assert_eq!(picker.event().await, "decision dropped");
+
+    let rounds: [(&[&str], &[&str]); 3] =
+        [(&[], &[]), (&["response 200"], &["response"]), (&["response 200", "chunk one"], &["response", "chunk one"])];
+    for (more, heard) in rounds {
+        let mut call = Call::open(&channel).await;
+        call.say_all(&ASKED).await;
+        call.hears(&ANSWERED).await;
+        call.say_all(more).await;
+        call.hears(heard).await;
+        assert_eq!(picker.event().await, "asked");
+        drop(call);
+        assert_eq!(picker.event().await, "ticket dropped");
+    }
+
+    // Before the decision nothing was held, so that nothing is told: the next event is the next request's.
+    for begun in [&["headers POST /now"][..], &["headers POST /now", "body hel"]] {
+        let call = Call::open(&channel).await;
+        call.say_all(begun).await;
+        drop(call);
+    }
+    let mut call = Call::open(&channel).await;
+    call.say("headers GET /refused end").await;
+    assert_eq!(picker.event().await, "asked");
+    assert!(call.hear().await.starts_with("immediate 429"));
+    assert_eq!(call.hear().await, "end");
+}
+
+#[tokio::test]
+async fn a_decision_that_breaks_ends_its_own_stream_with_an_error() {
+    let picker = Picker::plain().await;
+    let channel = picker.channel().await;
+    let mut broken = Call::open(&channel).await;
+    broken.say("headers GET /broken end").await;
+    assert_eq!(broken.hear().await, "Internal");
+    let mut call = Call::open(&channel).await;
+    call.say_all(&ASKED).await;
+    call.hears(&ANSWERED).await;
+}
+
+#[tokio::test]
+async fn a_message_over_the_limit_is_refused_with_413() {
+    let settings = Settings { limits: Limits { max_body: 1000 }, ..Settings::default() };
+    let picker = Picker::start(settings, None, 1).await;
+    let channel = picker.channel().await;
+    for size in ["1001B", "2000000B"] {
+        let mut call = Call::open(&channel).await;
+        call.say_all(&["headers POST /now", &format!("body {size} end")]).await;
+        call.hears(&["immediate 413 +content-type=application/json", "end"]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_thousand_streams_on_one_connection_are_under_way_at_once() {
+    const STREAMS: usize = 3_000;
+    let picker = Picker::start(Settings::default(), None, STREAMS).await;
+    let channel = picker.channel().await;
+    let mut calls = Vec::new();
+    for _ in 0..STREAMS {
+        let call = Call::open(&channel).await;
+        // None is decided before all are asked.
+        call.say("headers GET /together end x-request-id=r").await;
+        calls.push(call);
+    }
+    for call in &mut calls {
+        call.hears(&["headers dest=10.0.0.1:8000 reroute"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_its_gateway_does_not_read_holds_up_no_other() {
+    let picker = Picker::plain().await;
+    let channel = picker.channel().await;
+    let mut unread = Call::open(&channel).await;
+    unread.say_all(&ASKED).await;
+    unread.hears(&ANSWERED).await;
+    unread.say("response 200").await;
+    // More than all windows and queues of this stream take, so that this ends only with the stream.
+    let say = unread.say.clone();
+    let pushing = tokio::spawn(async move {
+        for _ in 0..1_000 {
+            let chunk = gateway::message(&["chunk", "60000B"], Beside::default());
+            if say.send(chunk).await.is_err() {
+                break;
+            }
+        }
+    });
+    for _ in 0..20 {
+        let mut call = Call::open(&channel).await;
+        call.say_all(&["headers POST /now x-request-id=r", "body 400000B end"]).await;
+        assert_eq!(call.hear().await, ANSWERED[0]);
+        for _ in 0..6 {
+            assert_eq!(call.hear().await, "body 62000B");
+        }
+        assert_eq!(call.hear().await, "body 28000B end");
+    }
+    assert!(!pushing.is_finished());
+    pushing.abort();
+}
+
+#[tokio::test]
+async fn a_drain_takes_nothing_new_and_lets_what_runs_end() {
+    let mut picker = Picker::plain().await;
+    picker.readiness.set(State::Ready);
+    let channel = picker.channel().await;
+    let mut call = Call::open(&channel).await;
+    call.say_all(&ASKED).await;
+    call.hears(&ANSWERED).await;
+    picker.stop();
+    until_refused(picker.address).await;
+    call.say_all(&["response 200", "chunk one end"]).await;
+    call.hears(&["response", "chunk one end"]).await;
+    drop(call.say);
+    picker.running.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn when_the_drain_window_ends_what_is_unanswered_is_refused_and_the_rest_left_to_the_gateway() {
+    let settings = Settings { drain: Duration::ZERO, ..Settings::default() };
+    let mut picker = Picker::start(settings, None, 1).await;
+    let channel = picker.channel().await;
+    let mut answered = Call::open(&channel).await;
+    answered.say_all(&ASKED).await;
+    answered.hears(&ANSWERED).await;
+    let mut deciding = Call::open(&channel).await;
+    deciding.say("headers GET /never end").await;
+    assert_eq!([picker.event().await, picker.event().await], ["asked", "asked"]);
+    picker.stop();
+    assert_eq!(answered.hear().await, "end");
+    let refused = "immediate 503 +content-type=application/json +x-llm-d-request-dropped-reason=rejected-shutting-down";
+    deciding.hears(&[refused, "end"]).await;
+    picker.running.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_given_certificate_is_shown_and_can_be_replaced() {
+    let (first, second) = (certificate(), certificate());
+    let tls = Tls::from_pem(first.0.as_bytes(), first.1.as_bytes()).unwrap();
+    let picker = Picker::start(Settings::default(), Some(tls.clone()), 1).await;
+
+    let mut call = Call::open(&trusting(&picker, &first.0).await.unwrap()).await;
+    call.say_all(&ASKED).await;
+    call.hears(&ANSWERED).await;
+
+    tls.replace(second.0.as_bytes(), second.1.as_bytes()).unwrap();
+    assert!(trusting(&picker, &first.0).await.is_err());
+    let mut call = Call::open(&trusting(&picker, &second.0).await.unwrap()).await;
+    call.say_all(&ASKED).await;
+    call.hears(&ANSWERED).await;
+
+    // What can't be used changes nothing, and says what is wrong.
+    let mixed = tls.replace(first.0.as_bytes(), second.1.as_bytes()).unwrap_err();
+    assert!(mixed.to_string().starts_with("certificate and key don't go together"), "{mixed}");
+    let empty = tls.replace(b"", second.1.as_bytes()).unwrap_err();
+    assert_eq!(empty.to_string(), "certificate chain: no certificate in it");
+    assert!(trusting(&picker, &second.0).await.is_ok());
+}
+
+/// A client that trusts this certificate; tonic's client takes nothing but h2 by ALPN.
+async fn trusting(picker: &Picker, pem: &str) -> Result<Channel, tonic::transport::Error> {
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)).domain_name("localhost");
+    let endpoint = Endpoint::from_shared(format!("https://{}", picker.address)).unwrap();
+    endpoint.tls_config(tls).unwrap().connect().await
+}
+
+fn certificate() -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+#[tokio::test]
+async fn a_certificate_of_our_own_and_a_slow_handshake_beside_it() {
+    let tls = Tls::self_signed().unwrap();
+    let picker = Picker::start(Settings::default(), Some(tls), 1).await;
+    // It never says a word, and holds nobody up.
+    let _silent = TcpStream::connect(picker.address).await.unwrap();
+    let stream = TcpStream::connect(picker.address).await.unwrap();
+    let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anyone))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
+    let name = rustls::pki_types::ServerName::try_from("picker").unwrap();
+    let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+}
+
+/// Verifies nothing, as gateways do with a picker.
+#[derive(Debug)]
+struct Anyone;
+
+impl rustls::client::danger::ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &[rustls::pki_types::CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Waits until nobody listens there any more.
+async fn until_refused(address: SocketAddr) {
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_after_the_shutdown_is_not_taken() {
+    let settings = Settings { drain: Duration::ZERO, ..Settings::default() };
+    let mut picker = Picker::start(settings, None, 1).await;
+    let channel = picker.channel().await;
+    picker.stop();
+    until_refused(picker.address).await;
+    (&mut picker.running).await.unwrap().unwrap();
+    let refused = Call::open_as(ExternalProcessorClient::new(channel)).await.err().unwrap();
+    assert_eq!(refused.code(), Code::Unavailable);
+}
