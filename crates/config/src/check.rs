@@ -22,6 +22,8 @@ const MAX_BLOCK_TOKENS: u32 = 65_536;
 /// Engines are not asked more often than this.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
+const IN_TOKENS: &str = "no effect: blocks are counted in tokens, blockSizeTokens";
+
 /// Reads and checks `text`.
 pub(crate) fn config(text: &str) -> Result<Config, Error> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
@@ -111,7 +113,7 @@ impl<'t> Check<'t> {
             Type::MaxScorePicker => self.max_score_picker(path).map(drop),
             Type::MetricsDataSource => self.metrics_data_source(path),
             Type::CoreMetricsExtractor => self.core_metrics_extractor(path),
-            Type::ApproxPrefixCacheProducer => self.approx_prefix_cache_producer(path),
+            Type::ApproxPrefixCacheProducer => self.producer(self.parameters(path)?, path),
             Type::FileDiscovery => self.file_discovery(path).map(drop),
         }
     }
@@ -129,7 +131,8 @@ impl<'t> Check<'t> {
         let whole = "no effect: the score is the share of the prompt's blocks that an endpoint holds";
         self.warn_if(p.match_length_weight.filter(|w| *w != 0.0), &path.key("matchLengthWeight"), whole);
         self.warn_if(p.match_length_scale_tokens, &path.key("matchLengthScaleTokens"), whole);
-        Ok(())
+        self.warn_if(p.hash_block_size, &path.key("hashBlockSize"), IN_TOKENS);
+        self.producer(p.producer(), path)
     }
 
     fn active_request_scorer(&mut self, path: &Path) -> Result<(), Error> {
@@ -229,8 +232,7 @@ impl<'t> Check<'t> {
         Ok(())
     }
 
-    fn approx_prefix_cache_producer(&mut self, path: &Path) -> Result<(), Error> {
-        let p: plugin::ApproxPrefixCacheProducer = self.parameters(path)?;
+    fn producer(&mut self, p: plugin::ApproxPrefixCacheProducer, path: &Path) -> Result<(), Error> {
         let Blocks { size, capacity } = self.config.blocks;
         self.config.blocks.size = self.block_size(p.block_size_tokens, &path.key("blockSizeTokens"), size)?;
         self.config.blocks.capacity =
@@ -240,7 +242,7 @@ impl<'t> Check<'t> {
         let whole = "no effect: whole prompts are matched";
         self.warn_if(p.max_prefix_tokens_to_match, &path.key("maxPrefixTokensToMatch"), whole);
         self.warn_if(p.max_prefix_blocks_to_match, &path.key("maxPrefixBlocksToMatch"), whole);
-        self.warn_if(p.block_size, &path.key("blockSize"), "no effect: blocks are counted in tokens, blockSizeTokens");
+        self.warn_if(p.block_size, &path.key("blockSize"), IN_TOKENS);
         Ok(())
     }
 

@@ -192,7 +192,7 @@ impl<'de> Deserialize<'de> for Type {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoParameters {}
 
-/// `prefix-cache-scorer`.
+/// `prefix-cache-scorer`. Until llm-d gave it a producer it had the producer's parameters itself.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(crate) struct PrefixCacheScorer {
@@ -202,6 +202,29 @@ pub(crate) struct PrefixCacheScorer {
     pub(crate) match_length_weight: Option<f64>,
     /// Without effect.
     pub(crate) match_length_scale_tokens: Option<u64>,
+    block_size_tokens: Option<u32>,
+    #[serde(rename = "lruCapacityPerServer")]
+    lru_capacity_per_server: Option<u32>,
+    auto_tune: Option<bool>,
+    max_prefix_tokens_to_match: Option<u64>,
+    max_prefix_blocks_to_match: Option<u64>,
+    block_size: Option<u64>,
+    /// Without effect.
+    pub(crate) hash_block_size: Option<u64>,
+}
+
+impl PrefixCacheScorer {
+    /// Those that belong to the producer.
+    pub(crate) fn producer(&self) -> ApproxPrefixCacheProducer {
+        ApproxPrefixCacheProducer {
+            block_size_tokens: self.block_size_tokens,
+            lru_capacity_per_server: self.lru_capacity_per_server,
+            auto_tune: self.auto_tune,
+            max_prefix_tokens_to_match: self.max_prefix_tokens_to_match,
+            max_prefix_blocks_to_match: self.max_prefix_blocks_to_match,
+            block_size: self.block_size,
+        }
+    }
 }
 
 /// `active-request-scorer`.

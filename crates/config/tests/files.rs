@@ -126,6 +126,26 @@ fn the_old_name_of_the_schema_is_taken_with_a_warning() {
 }
 
 #[test]
+fn the_old_parameters_of_the_prefix_scorer_are_taken() {
+    // The form of the gateway-api-inference-extension's guides before the producer was split off (Apache-2.0).
+    check_body(
+        "\
+plugins:
+- type: prefix-cache-scorer
+  parameters:
+    hashBlockSize: 64
+    maxPrefixBlocksToMatch: 256
+    lruCapacityPerServer: 1000
+",
+        "\
+policy prefix*1
+blocks 16 tokens, 1000 blocks
+warning line 6: plugins[0].parameters.hashBlockSize: no effect: blocks are counted in tokens, blockSizeTokens
+warning line 7: plugins[0].parameters.maxPrefixBlocksToMatch: no effect: whole prompts are matched",
+    );
+}
+
+#[test]
 fn without_scorers_the_default_profile_counts() {
     assert_eq!(Config::read("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig"), Ok(Config::default()));
     check_body("plugins:\nschedulingProfiles:\n", DEFAULT);

@@ -1,5 +1,7 @@
 //! How an engine calls its figures. Data only: which series of a metrics page hold what.
 
+use std::sync::Arc;
+
 use fleet::Member;
 
 /// Which series of a page are meant: those of this name that have all these labels.
@@ -199,8 +201,8 @@ fn counter(name: &str) -> Vec<Series> {
 /// Which endpoint speaks which dialect.
 #[derive(Clone, Debug)]
 pub struct Dialects {
-    known: Vec<Dialect>,
-    default: Dialect,
+    known: Vec<Arc<Dialect>>,
+    default: Arc<Dialect>,
     label_keys: Vec<String>,
 }
 
@@ -209,15 +211,14 @@ impl Dialects {
     /// that don't say; `label_keys` the labels that say it, the first that is there counting. An unknown default is a
     /// dialect without figures.
     pub fn new(default: &str, label_keys: Vec<String>, custom: Vec<Dialect>) -> Self {
-        let mut known = custom;
-        known.extend(Dialect::built_in());
+        let known: Vec<_> = custom.into_iter().chain(Dialect::built_in()).map(Arc::new).collect();
         let of = |name: &str| known.iter().find(|dialect| dialect.name == name).cloned();
-        let default = of(default).unwrap_or_else(|| Dialect::named(default));
+        let default = of(default).unwrap_or_else(|| Arc::new(Dialect::named(default)));
         Self { known, default, label_keys }
     }
 
     /// The dialect of that endpoint: its label's, else the default.
-    pub fn of(&self, member: &Member) -> &Dialect {
+    pub fn of(&self, member: &Member) -> &Arc<Dialect> {
         let label = self.label_keys.iter().find_map(|key| member.labels.get(key));
         label.and_then(|name| self.known.iter().find(|dialect| dialect.name == *name)).unwrap_or(&self.default)
     }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use fleet::{Endpoint, EndpointId, Fleet, Load, Mark, Reading};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::dialect::Dialects;
+use crate::dialect::{Dialect, Dialects};
 use crate::event::{Event, Reason, Trouble};
 use crate::page;
 use crate::target::{Reader, Target, TargetError};
@@ -127,10 +127,18 @@ impl Scraper {
             let next = self.start_due(Instant::now());
             tokio::select! {
                 () = tokio::time::sleep_until(next.into()) => {}
-                Some(ended) = self.readings.join_next() => if let Ok(ended) = ended {
-                    self.end(ended, Instant::now());
+                Some(ended) = self.readings.join_next() => match ended {
+                    Ok(ended) => self.end(ended, Instant::now()),
+                    Err(lost) => self.forget(lost.id()),
                 },
             }
+        }
+    }
+
+    /// A reading that has no end: it was called off, or broke. Its endpoint is due as if it hadn't been.
+    fn forget(&mut self, reading: tokio::task::Id) {
+        for line in self.lines.values_mut() {
+            line.under_way.take_if(|under_way| under_way.id() == reading);
         }
     }
 
@@ -168,7 +176,7 @@ impl Scraper {
 
     fn start(&mut self, endpoint: Arc<Endpoint>, now: Instant) {
         let id = endpoint.id;
-        let dialect = self.dialects.of(&endpoint.member).clone();
+        let dialect = Arc::clone(self.dialects.of(&endpoint.member));
         let (reader, timeout) = (self.reader.clone(), self.pace.timeout);
         let reading = self.readings.spawn(async move {
             let mark = endpoint.books.begin_reading();
@@ -214,7 +222,7 @@ impl Scraper {
     }
 }
 
-async fn parsed(page: Bytes, dialect: crate::Dialect, asked: Instant) -> Result<Load, Reason> {
+async fn parsed(page: Bytes, dialect: Arc<Dialect>, asked: Instant) -> Result<Load, Reason> {
     let name = dialect.name.clone();
     let load = if page.len() <= LARGE_PAGE {
         page::parse(&page, &dialect, asked).ok()
@@ -258,5 +266,67 @@ impl Line {
             self.said.push_back(now);
         }
         may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: fn(u64) -> Duration = Duration::from_millis;
+
+    fn reading(state: &str) -> Reading {
+        let now = Instant::now();
+        match state {
+            "good" => Reading { load: Some(Load::unsaid(now)), failing_since: None },
+            "failing" => Reading { load: Some(Load::unsaid(now)), failing_since: Some(now) },
+            _ => Reading::default(),
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_read_as_often_as_it_matters() {
+        let (endpoint_busy, fleet_busy, idle) = ((true, true), (false, true), (false, false));
+        for ((busy, fleet_busy), state, expected) in [
+            (endpoint_busy, "good", T(200)),
+            (endpoint_busy, "failing", T(200)),
+            (fleet_busy, "good", T(1000)),
+            (idle, "good", T(5000)),
+            (idle, "failing", T(1000)),
+            (idle, "unread", T(1000)),
+        ] {
+            let interval = Pace::default().interval(busy, fleet_busy, &reading(state));
+            assert_eq!(interval, expected, "busy {busy} fleet {fleet_busy} {state}");
+        }
+    }
+
+    #[test]
+    fn the_second_between_readings_of_the_idle_stays_within_what_is_configured() {
+        let interval = |interval, idle_interval| {
+            let pace = Pace { interval: T(interval), idle_interval: T(idle_interval), timeout: T(1000) };
+            pace.interval(false, true, &reading("good"))
+        };
+        assert_eq!(interval(200, 500), T(500));
+        assert_eq!(interval(3000, 5000), T(3000));
+    }
+
+    #[test]
+    fn a_slow_engine_rests_as_long_as_it_took() {
+        let start = Instant::now();
+        let due = |took: u64, interval: u64| {
+            let line = Line { started: start, ended: Some((start + T(took), T(took))), ..Line::new(start) };
+            line.due(T(interval)) - start
+        };
+        assert_eq!(due(20, 200), T(200));
+        assert_eq!(due(100, 200), T(200));
+        assert_eq!(due(400, 50), T(800));
+    }
+
+    #[test]
+    fn the_log_has_two_lines_a_minute() {
+        let start = Instant::now();
+        let mut line = Line::new(start);
+        let said: Vec<u64> = (0..180).filter(|second| line.may_say(start + Duration::from_secs(*second))).collect();
+        assert_eq!(said, [0, 1, 60, 61, 120, 121]);
     }
 }

@@ -1,4 +1,5 @@
 //! Real pages, and the shapes that have misled other readers: a page in, what is known of the engine out.
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 use std::io::Read as _;
 use std::time::Instant;
@@ -174,5 +175,14 @@ fn the_text_cut_anywhere_is_read_or_refused_but_never_fatal() {
     }
     for end in page.len() - 3000..page.len() {
         let _ = parse(&page.as_bytes()[..end], &Dialect::vllm(), Instant::now());
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_page_is_fatal(lines in proptest::collection::vec("(vllm:[a-z_]{0,4}|vllm:num_requests_waiting|vllm:cache_config_info|# TYPE)[ {}\"\\\\=,a-c0-9.eN+-]{0,40}", 0..8)) {
+        if let Ok(load) = parse(lines.join("\n"), &Dialect::vllm(), Instant::now()) {
+            proptest::prop_assert!(load.waiting.is_none_or(|waiting| waiting.is_finite() && waiting >= 0.0));
+        }
     }
 }

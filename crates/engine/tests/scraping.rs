@@ -1,4 +1,5 @@
 //! The scraper against small real servers on loopback.
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

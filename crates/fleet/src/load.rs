@@ -123,3 +123,24 @@ impl Reading {
         self.load.as_ref().map(|load| now.saturating_duration_since(load.seen_at))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ages of readings, and how each stands where 2 s are allowed.
+    fn check(age: Duration, expected: Standing) {
+        let now = Instant::now() + Duration::from_secs(100);
+        let reading = Reading { load: Some(Load::unsaid(now - age)), failing_since: None };
+        assert_eq!(reading.standing(now, Duration::from_secs(2)), expected, "{age:?}");
+        assert_eq!(reading.age(now), Some(age));
+    }
+
+    #[test]
+    fn a_slow_engine_is_fresh_and_a_forgotten_one_stale() {
+        check(Duration::from_millis(10), Standing::Fresh);
+        check(Duration::from_millis(400), Standing::Fresh);
+        check(Duration::from_secs(2), Standing::Fresh);
+        check(Duration::from_secs(60), Standing::Stale);
+    }
+}
