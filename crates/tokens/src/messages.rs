@@ -13,7 +13,7 @@ use request::json::{self, Object};
 use crate::{
     EncodeError,
     media::{Modality, content_hash},
-    template::{ContentFormat, Dict, to_template},
+    template::{ContentFormat, Dict, List, to_template},
 };
 
 /// A cleaned-up chat.
@@ -67,7 +67,7 @@ pub(crate) fn clean(
 /// Tools as vLLM's models print them: the known fields first, missing ones null, the others in the client's order.
 pub(crate) fn tools(tools: &[json::Value<'_>]) -> Result<Option<Value>, EncodeError> {
     let tools: Vec<Value> = tools.iter().map(tool).collect::<Result<_, _>>()?;
-    Ok((!tools.is_empty()).then(|| Value::from(tools)))
+    Ok((!tools.is_empty()).then(|| List::collect(tools)))
 }
 
 fn tool(tool: &json::Value<'_>) -> Result<Value, EncodeError> {
@@ -123,7 +123,7 @@ fn clean_message(
 fn assistant_fields(message: &Object<'_>, fields: &mut Vec<(&str, Value)>) -> Result<(), EncodeError> {
     if let Some(calls) = message.get("tool_calls").and_then(json::Value::as_array).filter(|calls| !calls.is_empty()) {
         let calls: Vec<Value> = calls.iter().map(tool_call).collect::<Result<_, _>>()?;
-        fields.push(("tool_calls", Value::from(calls)));
+        fields.push(("tool_calls", List::collect(calls)));
     }
     if let Some(reasoning) = message.get("reasoning").filter(|reasoning| **reasoning != json::Value::Null) {
         let reasoning = to_template(reasoning);
@@ -308,7 +308,7 @@ impl Content {
     fn into_value(self) -> Value {
         match self {
             Content::Text(text) => Value::from(text),
-            Content::Parts(parts) => Value::from(parts.into_iter().map(Part::into_value).collect::<Vec<_>>()),
+            Content::Parts(parts) => List::collect(parts.into_iter().map(Part::into_value)),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     Context, EncodeError, Encoded, Files, LoadError, Template, TemplateError,
     encoder::Encoder,
     messages,
-    template::{Dict, to_template},
+    template::{Dict, List, to_template},
 };
 
 /// What transformers appends to the last message to find where it ends.
@@ -136,13 +136,13 @@ impl Model {
             }
         }
         if let Some(documents) = &chat.documents {
-            values.push(("documents", Value::from(documents.iter().map(to_template).collect::<Vec<_>>())));
+            values.push(("documents", List::collect(documents.iter().map(to_template))));
         }
         if let Some(effort) = &chat.reasoning_effort {
             values.push(("reasoning_effort", Value::from(effort.as_ref())));
         }
         values.push(("add_generation_prompt", Value::from(chat.add_generation_prompt)));
-        values.push(("messages", Value::from(messages)));
+        values.push(("messages", List::collect(messages)));
         values.push(("tools", tools.unwrap_or_else(|| Value::from(()))));
         Ok(Dict::collect(values))
     }

@@ -9,6 +9,7 @@ mod args;
 mod clock;
 mod filters;
 mod methods;
+mod percent;
 mod python;
 mod source;
 mod tojson;
@@ -22,7 +23,7 @@ use request::json;
 
 pub(crate) use python::{strip, strip_end};
 pub(crate) use source::ContentFormat;
-pub(crate) use value::{Dict, to_template};
+pub(crate) use value::{Dict, List, to_template};
 
 /// Steps that one rendering may take; each costs some tens of nanoseconds, and 64 bytes of text count as one.
 const MAX_STEPS: u64 = 50_000_000;

@@ -15,6 +15,7 @@ use super::{
     args::{Args, expect_text, wrong},
     python::is_space,
     unicode::{DECIMAL, DIGIT, holds},
+    value::List,
 };
 
 /// No method makes a string longer than this, in bytes.
@@ -164,11 +165,9 @@ fn dict(dict: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let mut args = Args::new(args)?;
     let pairs = || super::python::pairs(dict);
     let result = match name {
-        "keys" => Value::from(pairs().into_iter().map(|(key, _)| key).collect::<Vec<_>>()),
-        "values" => Value::from(pairs().into_iter().map(|(_, value)| value).collect::<Vec<_>>()),
-        "items" => {
-            Value::from(pairs().into_iter().map(|pair| Value::from(Tuple::from([pair.0, pair.1]))).collect::<Vec<_>>())
-        }
+        "keys" => List::collect(pairs().into_iter().map(|(key, _)| key)),
+        "values" => List::collect(pairs().into_iter().map(|(_, value)| value)),
+        "items" => List::collect(pairs().into_iter().map(|pair| Value::from(Tuple::from([pair.0, pair.1])))),
         "copy" => Value::from_pairs(pairs()),
         "get" => {
             let key = args.next("key")?.ok_or_else(|| wrong("get: an argument is missing".into()))?;
@@ -196,7 +195,7 @@ fn list(list: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
             let wanted = args.next("value")?.ok_or_else(|| wrong("count: an argument is missing".into()))?;
             Value::from(list.try_iter()?.filter(|item| *item == wanted).count())
         }
-        "copy" if !list.is_tuple() => Value::from(list.try_iter()?.collect::<Vec<_>>()),
+        "copy" if !list.is_tuple() => List::collect(list.try_iter()?),
         _ => return Err(unknown()),
     };
     args.done()?;
@@ -225,7 +224,7 @@ fn stripped(chars: &Option<String>, char: char) -> bool {
 }
 
 fn strings<'t>(parts: impl IntoIterator<Item = &'t str>) -> Value {
-    Value::from(parts.into_iter().map(Value::from).collect::<Vec<_>>())
+    List::collect(parts.into_iter().map(Value::from))
 }
 
 fn split(text: &str, separator: Option<&str>, most: i64, from_right: bool) -> Result<Value, Error> {
@@ -278,7 +277,7 @@ fn split_spaces_from_right(text: &str, most: usize) -> Vec<&str> {
     parts
 }
 
-fn split_lines(text: &str, keep: bool) -> Vec<&str> {
+pub(super) fn split_lines(text: &str, keep: bool) -> Vec<&str> {
     let breaks = |char: char| {
         matches!(char, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
     };

@@ -5,9 +5,13 @@
 
 use std::fmt::{self, Write};
 
-use minijinja::{Value, value::ValueKind};
+use minijinja::{Error, Value, value::ValueKind};
 
-use super::unicode::{UNPRINTABLE, holds};
+use super::{
+    args::wrong,
+    unicode::{UNPRINTABLE, holds},
+    value::{BigInt, Group},
+};
 
 /// `str(value)`.
 pub(super) fn to_str(value: &Value) -> String {
@@ -17,12 +21,20 @@ pub(super) fn to_str(value: &Value) -> String {
     out
 }
 
+/// `repr(value)`.
+pub(super) fn to_repr(value: &Value) -> String {
+    let mut out = String::new();
+    // Writing to a String can't fail.
+    let _ = write_repr(&mut out, value);
+    out
+}
+
 /// Writes `str(value)`.
 pub(super) fn write_str(out: &mut impl Write, value: &Value) -> fmt::Result {
-    match value.as_str() {
-        Some(text) => out.write_str(text),
-        None if value.is_undefined() => Ok(()),
-        None => write_repr(out, value),
+    match value.kind() {
+        ValueKind::String => out.write_str(value.as_str().unwrap_or_default()),
+        ValueKind::Undefined => Ok(()),
+        _ => write_repr(out, value),
     }
 }
 
@@ -42,10 +54,12 @@ pub(super) fn write_repr(out: &mut impl Write, value: &Value) -> fmt::Result {
         },
         ValueKind::String => write_quoted(out, value.as_str().unwrap_or_default()),
         ValueKind::Bytes => write_bytes(out, value.as_bytes().unwrap_or_default()),
-        ValueKind::Seq if value.is_tuple() => write_tuple(out, value),
-        ValueKind::Seq => write_list(out, value),
-        ValueKind::Iterable if value.len().is_some() => write_list(out, value),
-        ValueKind::Map => write_dict(out, value),
+        ValueKind::Seq if value.is_tuple() || value.downcast_object_ref::<Group>().is_some() => {
+            write_tuple(out, &items(value).collect::<Vec<_>>())
+        }
+        ValueKind::Seq => write_list(out, items(value)),
+        ValueKind::Iterable if value.len().is_some() => write_list(out, items(value)),
+        ValueKind::Map => write_dict(out, pairs(value)),
         _ => write!(out, "{value}"),
     }
 }
@@ -75,20 +89,26 @@ pub(super) fn write_float(out: &mut String, number: f64) {
     }
 }
 
-fn write_list(out: &mut impl Write, list: &Value) -> fmt::Result {
+fn items(list: &Value) -> impl Iterator<Item = Value> {
+    list.try_iter().into_iter().flatten()
+}
+
+/// Writes a list.
+pub(super) fn write_list(out: &mut impl Write, items: impl IntoIterator<Item = Value>) -> fmt::Result {
     out.write_char('[')?;
-    write_items(out, list)?;
+    write_items(out, items)?;
     out.write_char(']')
 }
 
-fn write_tuple(out: &mut impl Write, tuple: &Value) -> fmt::Result {
+/// Writes a tuple.
+pub(super) fn write_tuple(out: &mut impl Write, items: &[Value]) -> fmt::Result {
     out.write_char('(')?;
-    write_items(out, tuple)?;
-    out.write_str(if tuple.len() == Some(1) { ",)" } else { ")" })
+    write_items(out, items.iter().cloned())?;
+    out.write_str(if items.len() == 1 { ",)" } else { ")" })
 }
 
-fn write_items(out: &mut impl Write, list: &Value) -> fmt::Result {
-    for (at, item) in list.try_iter().into_iter().flatten().enumerate() {
+fn write_items(out: &mut impl Write, items: impl IntoIterator<Item = Value>) -> fmt::Result {
+    for (at, item) in items.into_iter().enumerate() {
         if at > 0 {
             out.write_str(", ")?;
         }
@@ -97,9 +117,10 @@ fn write_items(out: &mut impl Write, list: &Value) -> fmt::Result {
     Ok(())
 }
 
-fn write_dict(out: &mut impl Write, dict: &Value) -> fmt::Result {
+/// Writes a dict.
+pub(super) fn write_dict(out: &mut impl Write, members: impl IntoIterator<Item = (Value, Value)>) -> fmt::Result {
     out.write_char('{')?;
-    for (at, (key, value)) in pairs(dict).into_iter().enumerate() {
+    for (at, (key, value)) in members.into_iter().enumerate() {
         if at > 0 {
             out.write_str(", ")?;
         }
@@ -179,4 +200,78 @@ pub(super) fn type_name(value: &Value) -> &'static str {
         ValueKind::Map => "dict",
         _ => "object",
     }
+}
+
+/// `float(value)` of a number or a truth.
+pub(super) fn as_float(value: &Value) -> Result<f64, Error> {
+    match value.kind() {
+        ValueKind::Bool => Ok(f64::from(u8::from(value.is_true()))),
+        _ if value.is_integer() => value.to_string().parse().map_err(|_| wrong("not a number".into())),
+        _ => f64::try_from(value.clone()),
+    }
+}
+
+/// `int(number)`.
+pub(super) fn truncated(number: f64) -> Result<Value, Error> {
+    let whole = number.trunc();
+    if !whole.is_finite() {
+        return Err(wrong(format!(
+            "cannot convert float {} to integer",
+            if number.is_nan() { "NaN" } else { "infinity" }
+        )));
+    }
+    if whole.abs() < 1e38 {
+        return Ok(Value::from(whole as i128));
+    }
+    Ok(Value::from_object(BigInt(format!("{whole:.0}").into())))
+}
+
+/// `float(text)`, if it is a number.
+pub(super) fn parse_float(text: &str) -> Option<f64> {
+    let text = strip(text);
+    let plain = text.trim_start_matches(['+', '-']);
+    let named = matches!(plain.to_ascii_lowercase().as_str(), "inf" | "infinity" | "nan");
+    if !named && !plain.starts_with(|char: char| char.is_ascii_digit() || char == '.') {
+        return None;
+    }
+    without_underscores(text)?.parse().ok()
+}
+
+/// `int(text, base)`, if it is a number.
+pub(super) fn parse_int(text: &str, base: u32) -> Option<Value> {
+    let text = strip(text);
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let (base, digits) = match (base, lower.get(..2)) {
+        (16 | 0, Some("0x")) => (16, &digits[2..]),
+        (8 | 0, Some("0o")) => (8, &digits[2..]),
+        (2 | 0, Some("0b")) => (2, &digits[2..]),
+        (0, _) => (10, digits),
+        (base @ 2..=36, _) => (base, digits),
+        _ => return None,
+    };
+    let digits = without_underscores(digits.trim_start_matches('_'))?;
+    if digits.is_empty() || !digits.chars().all(|char| char.is_digit(base)) {
+        return None;
+    }
+    match i128::from_str_radix(&format!("{sign}{digits}"), base) {
+        Ok(number) => Some(Value::from(number)),
+        Err(_) if base == 10 => {
+            let digits = digits.trim_start_matches('0');
+            Some(Value::from_object(BigInt(format!("{sign}{digits}").into())))
+        }
+        Err(_) => None,
+    }
+}
+
+/// Underscores may stand between digits.
+fn without_underscores(text: &str) -> Option<String> {
+    let between = |at: usize| {
+        let digit = |char: Option<&u8>| char.is_some_and(u8::is_ascii_alphanumeric);
+        digit(at.checked_sub(1).and_then(|at| text.as_bytes().get(at))) && digit(text.as_bytes().get(at + 1))
+    };
+    text.match_indices('_').all(|(at, _)| between(at)).then(|| text.replace('_', ""))
 }

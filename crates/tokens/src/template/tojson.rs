@@ -5,7 +5,7 @@
 
 use minijinja::{
     Error, ErrorKind, Value,
-    value::{Rest, ValueKind},
+    value::{Rest, ValueKind, ValueOrKwargs},
 };
 
 use super::{
@@ -27,7 +27,8 @@ struct Style {
 }
 
 /// The filter.
-pub(super) fn tojson(value: &Value, args: Rest<Value>) -> Result<String, Error> {
+pub(super) fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+    let args = args.into_values();
     let mut args = Args::new(&args)?;
     let style = Style::new(
         args.some("ensure_ascii")?,

@@ -12,10 +12,18 @@ use minijinja::{
 };
 use request::json;
 
+use super::python;
+
 /// A Python dict with text for keys.
 #[derive(Debug)]
 pub(crate) struct Dict {
     members: IndexMap<Box<str>, Value>,
+}
+
+/// A Python list.
+#[derive(Debug)]
+pub(crate) struct List {
+    items: Vec<Value>,
 }
 
 /// A method of a dict, taken by attribute and not called: true, defined, and of no use.
@@ -37,6 +45,17 @@ pub(crate) struct Scope {
     value: Value,
 }
 
+/// A group of `groupby`: a tuple of two that has names.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) grouper: Value,
+    pub(super) list: Value,
+}
+
+/// What a template knows as `self`.
+#[derive(Debug)]
+struct This;
+
 /// The methods that Python's dicts have.
 const DICT_METHODS: [&str; 11] =
     ["clear", "copy", "fromkeys", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"];
@@ -49,7 +68,7 @@ pub(crate) fn to_template(value: &json::Value<'_>) -> Value {
         json::Value::Int(digits) => integer(digits),
         json::Value::Float(number) => Value::from(*number),
         json::Value::Str(text) => Value::from(text.as_ref()),
-        json::Value::Array(items) => Value::from(items.iter().map(to_template).collect::<Vec<_>>()),
+        json::Value::Array(items) => List::collect(items.iter().map(to_template)),
         json::Value::Object(object) => Dict::collect(object.iter().map(|(key, value)| (key, to_template(value)))),
     }
 }
@@ -62,6 +81,31 @@ fn integer(digits: &str) -> Value {
         return Value::from(large);
     }
     Value::from_object(BigInt(digits.into()))
+}
+
+impl List {
+    /// A list of these items.
+    pub(crate) fn collect(items: impl IntoIterator<Item = Value>) -> Value {
+        Value::from_object(List { items: items.into_iter().collect() })
+    }
+}
+
+impl Object for List {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.items.get(key.as_usize()?).cloned()
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Seq(self.items.len())
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        python::write_list(f, self.items.iter().cloned())
+    }
 }
 
 impl Dict {
@@ -93,6 +137,10 @@ impl Object for Dict {
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
         Some(self.members.len())
     }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        python::write_dict(f, self.members.iter().map(|(key, value)| (Value::from(key.as_ref()), value.clone())))
+    }
 }
 
 impl Dict {
@@ -117,12 +165,57 @@ impl Object for BoundMethod {
     }
 
     fn call(self: &Arc<Self>, state: &mut State<'_, '_>, args: &[Value]) -> Result<Value, Error> {
-        self.of.call_method(state, self.name, args)
+        super::methods::call(state, &self.of, self.name, args)
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<built-in method {} of dict object>", self.name)
     }
+}
+
+impl Object for Group {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        match key.as_usize() {
+            Some(0) => Some(self.grouper.clone()),
+            Some(1) => Some(self.list.clone()),
+            _ => None,
+        }
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        match key {
+            "grouper" => Some(self.grouper.clone()),
+            "list" => Some(self.list.clone()),
+            _ => None,
+        }
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Seq(2)
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        python::write_tuple(f, &[self.grouper.clone(), self.list.clone()])
+    }
+}
+
+impl Object for This {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<TemplateReference None>")
+    }
+}
+
+/// What `self` is, outside of blocks.
+pub(super) fn this() -> Value {
+    Value::from_object(This)
 }
 
 impl Object for BigInt {
