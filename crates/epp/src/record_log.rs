@@ -1,8 +1,57 @@
-//! The decision's record as a line of the log.
+//! The decision's record as a line of the log: what was asked, each candidate with its parts, what was chosen, how it
+//! ended. No prompt text, no header and no key is in it.
+
+use record::{Asked, Choice, Ended, Outcome, Record};
 
 use crate::underway::Underway;
 
 /// Prints one request's decision and how it ended.
 pub(crate) fn print(underway: &Underway) {
-    tracing::info!(request_id = underway.beginning.request_id, "decision");
+    if !tracing::enabled!(target: "epp::decision", tracing::Level::INFO) {
+        return;
+    }
+    match serde_json::to_string(&record(underway)) {
+        Ok(record) => tracing::info!(target: "epp::decision", record, "decision"),
+        Err(error) => tracing::error!(target: "epp::decision", %error, "a decision's record can't be written"),
+    }
+}
+
+/// The record of a request that has ended.
+fn record(underway: &Underway) -> Record {
+    let (beginning, understood, routed) = (&underway.beginning, &underway.understood, &underway.routed);
+    let asked = Asked {
+        api: understood.api.to_owned(),
+        model: underway.model.name(),
+        prompt_tokens: understood.prompt_tokens,
+        estimated: understood.estimated,
+        blocks: routed.ask.blocks,
+        block_size: understood.block_size,
+        body_bytes: beginning.body_bytes as u64,
+        stream: understood.stream,
+    };
+    let choice = Choice {
+        view: &beginning.view,
+        candidates: &routed.candidates,
+        decision: &routed.decision,
+        named: routed.destinations.len(),
+        predicted_cached_tokens: underway.predicted,
+        at: beginning.at,
+        took: beginning.decided_in,
+    };
+    Record { outcome: Some(outcome(underway)), ..Record::new(beginning.request_id.as_str(), asked, &choice) }
+}
+
+fn outcome(underway: &Underway) -> Outcome {
+    let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    let usage = underway.usage().unwrap_or_default();
+    Outcome {
+        status: underway.status.map(u32::from),
+        served: underway.served.map(|address| address.to_string()),
+        ttft_ms: underway.first_content.map(milliseconds),
+        took_ms: milliseconds(underway.took()),
+        prompt_tokens: usage.prompt_tokens,
+        cached_tokens: usage.cached_tokens,
+        completion_tokens: usage.completion_tokens,
+        ended: if underway.complete { Ended::Complete } else { Ended::Cancelled },
+    }
 }

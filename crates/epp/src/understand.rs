@@ -43,6 +43,8 @@ pub(crate) struct Understood {
     pub(crate) estimated: bool,
     /// Whether the engine will put further tokens in place of images, sounds or films.
     pub(crate) multimodal: bool,
+    /// Tokens in a block of the first of the fingerprints; zero without any.
+    pub(crate) block_size: u32,
     /// The prompt's hashes, one for each block size of the fleet; empty if nothing is known of the prompt.
     pub(crate) fingerprints: Vec<Fingerprint>,
     /// What had to be done without.
@@ -115,6 +117,7 @@ impl Understood {
         seed.tenant = arrived.tenant.as_deref().unwrap_or_default();
         seed.cache_salt = &salt;
         let prompts = || encoded.prompts.iter().map(Vec::as_slice);
+        self.block_size = sizes.first().map_or(0, |size| size.get());
         self.fingerprints = sizes.iter().map(|size| Chain::new(&seed, *size).fingerprint(prompts())).collect();
     }
 

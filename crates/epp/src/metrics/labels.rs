@@ -76,7 +76,7 @@ impl ModelLabel {
     }
 
     /// The name.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.0.to_string()
     }
 }
