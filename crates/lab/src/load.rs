@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokens::Tokenizer;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
@@ -40,10 +41,10 @@ struct Run {
     failed: AtomicUsize,
 }
 
-/// Runs a workload; `progress` gets a line each second, unless quiet.
-pub async fn run(flags: &LoadFlags, progress: &mut impl Write) -> anyhow::Result<Report> {
+/// Runs a workload; texts are cut to size by the tokenizer, and `progress` gets a line each second, unless quiet.
+pub async fn run(flags: &LoadFlags, tokenizer: Arc<Tokenizer>, progress: &mut impl Write) -> anyhow::Result<Report> {
     let client = Client::new(flags)?;
-    let workload = plan(flags.clone()).await?;
+    let workload = plan(flags.clone(), tokenizer).await?;
     let planned = workload.requests();
     let start = Instant::now();
     let run = Arc::new(Run {
@@ -88,12 +89,8 @@ fn name(workload: WorkloadKind) -> &'static str {
 }
 
 /// Makes all texts, off the async threads: seconds of CPU work.
-async fn plan(flags: LoadFlags) -> anyhow::Result<Workload> {
-    tokio::task::spawn_blocking(move || {
-        let tokenizer = crate::model_dir::load(&flags.tokenizer)?;
-        Ok(Workload::of(&flags, &Texts::new(&tokenizer)?)?)
-    })
-    .await?
+async fn plan(flags: LoadFlags, tokenizer: Arc<Tokenizer>) -> anyhow::Result<Workload> {
+    tokio::task::spawn_blocking(move || Ok(Workload::of(&flags, &Texts::new(&tokenizer)?)?)).await?
 }
 
 async fn converse_all(

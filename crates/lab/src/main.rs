@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use lab::flags::{Command, Flags};
-use lab::{load, serve};
+use lab::{load, model_dir, serve};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -24,7 +25,9 @@ async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Engine(flags) => serve::run(&flags, &mut io::stdout(), told_to_end()?).await,
         Command::Load(flags) => {
-            let report = load::run(&flags, &mut io::stderr()).await?;
+            let dir = flags.tokenizer.clone();
+            let tokenizer = tokio::task::spawn_blocking(move || model_dir::load(&dir)).await??;
+            let report = load::run(&flags, Arc::new(tokenizer), &mut io::stderr()).await?;
             load::write(&report, &flags, &mut io::stdout())
         }
     }

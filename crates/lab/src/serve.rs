@@ -37,7 +37,7 @@ pub async fn run(flags: &EngineFlags, out: &mut impl Write, end: impl Future<Out
     for warning in tokenizer.warnings() {
         writeln!(out, "{warning}")?;
     }
-    let common = common(settings, tokenizer).await?;
+    let common = common(settings, Arc::new(tokenizer)).await?;
     let mut engines = JoinSet::new();
     let ports = ports(flags)?;
     for &port in &ports {
@@ -55,7 +55,7 @@ pub async fn run(flags: &EngineFlags, out: &mut impl Write, end: impl Future<Out
 }
 
 /// Gets ready what all engines of a process share, off the async threads.
-pub async fn common(settings: Settings, tokenizer: Tokenizer) -> anyhow::Result<Arc<Common>> {
+pub async fn common(settings: Settings, tokenizer: Arc<Tokenizer>) -> anyhow::Result<Arc<Common>> {
     let common = tokio::task::spawn_blocking(move || Common::new(settings, tokenizer)).await??;
     Ok(Arc::new(common))
 }

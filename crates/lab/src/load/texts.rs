@@ -20,8 +20,7 @@ impl<'a> Texts<'a> {
         Ok(Texts { tokenizer, words: Words::of(tokenizer)? })
     }
 
-    /// A text that begins with `beginning` and has `tokens` tokens; fewer by a few where the tokenizer joins what
-    /// stands side by side. Never shorter than the beginning.
+    /// A text that begins with `beginning` and has `tokens` tokens, or those of the beginning where these are more.
     pub(super) fn make(&self, draw: &mut Draw, beginning: &str, tokens: usize) -> Result<String, EncodeError> {
         let sentence = self.sentences(draw, tokens);
         let mut text = format!("{beginning}{sentence}");
@@ -31,10 +30,10 @@ impl<'a> Texts<'a> {
                 return Ok(text);
             }
             for _ in 0..over {
-                match text.rfind(' ') {
-                    Some(at) if at > beginning.len() => text.truncate(at),
-                    _ => return Ok(text),
+                if text.len() <= beginning.len() {
+                    return Ok(text);
                 }
+                drop_last(&mut text);
             }
         }
     }
@@ -60,5 +59,12 @@ impl<'a> Texts<'a> {
     fn count(&self, text: &str) -> Result<usize, EncodeError> {
         let prompt = Prompt::Texts { texts: vec![Cow::Borrowed(text)], add_special_tokens: false };
         Ok(self.tokenizer.encode(&prompt, &Context::at(UNIX_EPOCH))?.tokens())
+    }
+}
+
+/// Takes the last token off: a full stop, or a word and the space before it.
+fn drop_last(text: &mut String) {
+    if text.pop().is_some_and(|last| last != '.') {
+        text.truncate(text.rfind(' ').unwrap_or(0));
     }
 }

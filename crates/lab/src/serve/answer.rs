@@ -101,9 +101,7 @@ impl Events {
         if emitted.position == 0 && frame.api == Api::ChatCompletions {
             let opening = json!({"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": null, "finish_reason": null});
             let mut event = frame.event(vec![opening]);
-            if frame.return_token_ids {
-                event["prompt_token_ids"] = json!(self.choices[index].prompt);
-            }
+            event["prompt_token_ids"] = frame.ids(&self.choices[index].prompt);
             self.ready.push_back(sse(&event));
         }
         let prompt = &self.choices[index].prompt;

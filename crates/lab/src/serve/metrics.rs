@@ -48,7 +48,8 @@ impl Page {
         self.head(
             name,
             "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for scheduling capacity; \
-             'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status).",
+             'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status). Sum of all \
+             reasons equals vllm:num_requests_waiting.",
             "gauge",
         );
         self.sample(name, ",reason=\"capacity\"", waiting);

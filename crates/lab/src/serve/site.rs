@@ -15,7 +15,7 @@ use crate::words::{NoWords, Words};
 #[derive(Debug)]
 pub struct Common {
     settings: Settings,
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
     words: Arc<Words>,
     stop_token: u32,
     cpu: Semaphore,
@@ -23,7 +23,7 @@ pub struct Common {
 
 impl Common {
     /// Gets ready what is shared; asks the tokenizer for its words, a few milliseconds of CPU work.
-    pub fn new(settings: Settings, tokenizer: Tokenizer) -> Result<Common, NoWords> {
+    pub fn new(settings: Settings, tokenizer: Arc<Tokenizer>) -> Result<Common, NoWords> {
         let words = Arc::new(Words::of(&tokenizer)?);
         let stop_token = super::asked::stop_token(&tokenizer);
         let cpus = thread::available_parallelism().map_or(1, usize::from);
