@@ -104,12 +104,10 @@ impl<T: Ticket> Exchange<T> {
                 self.request.trailers()
             }
             Some(Request::ResponseHeaders(headers)) => {
-                // The gateway answers by itself: there is nothing left to decide.
-                self.request.give_up();
-                send(self.response.headers(headers, inbound::served(&metadata)))
+                self.answered().headers(headers, inbound::served(&metadata)).into()
             }
-            Some(Request::ResponseBody(body)) => send(self.response.body(body)),
-            Some(Request::ResponseTrailers(_)) => send(self.response.trailers()),
+            Some(Request::ResponseBody(body)) => self.answered().body(body).into(),
+            Some(Request::ResponseTrailers(_)) => self.answered().trailers().into(),
             None => Step::Wait,
         }
     }
@@ -126,7 +124,7 @@ impl<T: Ticket> Exchange<T> {
             }
             Ok((verdict, ticket)) => {
                 self.response.hold(ticket);
-                send(self.request.answer(verdict))
+                self.request.answer(verdict).into()
             }
             Err(refusal) => self.refuse(&refusal),
         }
@@ -152,6 +150,12 @@ impl<T: Ticket> Exchange<T> {
         self.over
     }
 
+    /// The response has begun. Where nothing was decided yet, the gateway answers by itself, and nothing is left to decide.
+    fn answered(&mut self) -> &mut ResponseSide<T> {
+        self.request.give_up();
+        &mut self.response
+    }
+
     fn begin(&mut self, config: Option<ProtocolConfiguration>) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -175,6 +179,8 @@ impl From<i32> for Mode {
     }
 }
 
-fn send(replies: Replies) -> Step {
-    if replies.is_empty() { Step::Wait } else { Step::Send(replies) }
+impl From<Replies> for Step {
+    fn from(replies: Replies) -> Self {
+        if replies.is_empty() { Self::Wait } else { Self::Send(replies) }
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -22,6 +23,14 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// A [`Refusal`] is answered to the client in place of the request.
     fn decide(&self, inbound: Inbound) -> impl Future<Output = Result<(Verdict, Self::Ticket), Refusal>> + Send;
+}
+
+impl<H: Handler> Handler for Arc<H> {
+    type Ticket = H::Ticket;
+
+    fn decide(&self, inbound: Inbound) -> impl Future<Output = Result<(Verdict, H::Ticket), Refusal>> + Send {
+        H::decide(self, inbound)
+    }
 }
 
 /// Held from the decision to the end of the request, however it ends; every part of the response passes through it.

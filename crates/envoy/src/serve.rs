@@ -163,11 +163,13 @@ struct Carrier<H: Handler> {
     answers: mpsc::Sender<Answer>,
 }
 
+/// A message, or the end of the stream.
+type Answer = Result<ProcessingResponse, Last>;
+
 #[derive(Debug)]
-pub(crate) enum Answer {
-    Message(ProcessingResponse),
+pub(crate) enum Last {
     /// Nothing is owed any more.
-    End,
+    Clean,
     Failed(Status),
 }
 
@@ -183,10 +185,10 @@ impl<H: Handler> Carrier<H> {
         };
         let answers = self.answers.clone();
         drop(self);
-        drop(answers.send(last).await);
+        drop(answers.send(Err(last)).await);
     }
 
-    async fn exchange_all(&mut self, mut messages: Streaming<ProcessingRequest>) -> Result<Answer, Gone> {
+    async fn exchange_all(&mut self, mut messages: Streaming<ProcessingRequest>) -> Result<Last, Gone> {
         let handler = Arc::clone(&self.handler);
         let mut going = self.going.clone();
         let mut decision = None;
@@ -196,6 +198,7 @@ impl<H: Handler> Carrier<H> {
                 biased;
                 () = self.answers.closed() => return Err(Gone),
                 outcome = settle(&mut decision) => self.exchange.decided(outcome),
+                _ = going.wait_for(|going| *going) => self.exchange.refuse(&Refusal::ShuttingDown),
                 message = messages.message(), if more => match message {
                     Ok(Some(message)) => self.exchange.receive(message),
                     Ok(None) => {
@@ -205,28 +208,27 @@ impl<H: Handler> Carrier<H> {
                     Err(status) if status.code() == Code::OutOfRange => {
                         self.exchange.refuse(&Refusal::TooLarge { limit: self.limits.max_body })
                     }
-                    Err(status) => return Ok(Answer::Failed(status)),
+                    Err(status) => return Ok(Last::Failed(status)),
                 },
-                _ = going.wait_for(|going| *going) => self.exchange.refuse(&Refusal::ShuttingDown),
             };
             match step {
                 Step::Wait => {}
                 Step::Decide(inbound) => decision = Some(Box::pin(handler.decide(inbound))),
                 Step::Send(replies) => {
                     for reply in replies {
-                        self.answers.send(Answer::Message(reply)).await.map_err(|_| Gone)?;
+                        self.answers.send(Ok(reply)).await.map_err(|_| Gone)?;
                     }
                 }
-                Step::Close => return Ok(Answer::End),
+                Step::Close => return Ok(Last::Clean),
             }
             if self.exchange.is_over() {
-                return Ok(Answer::End);
+                return Ok(Last::Clean);
             }
             if !self.exchange.is_deciding() {
                 decision = None;
             }
         }
-        Ok(Answer::End)
+        Ok(Last::Clean)
     }
 }
 
@@ -248,9 +250,9 @@ impl Stream for Answers {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(answers) = &mut self.0 else { return Poll::Ready(None) };
         let last = match ready!(answers.poll_recv(cx)) {
-            Some(Answer::Message(message)) => return Poll::Ready(Some(Ok(message))),
-            Some(Answer::Failed(status)) => Some(Err(status)),
-            Some(Answer::End) => None,
+            Some(Ok(message)) => return Poll::Ready(Some(Ok(message))),
+            Some(Err(Last::Failed(status))) => Some(Err(status)),
+            Some(Err(Last::Clean)) => None,
             None => Some(Err(Status::internal("the endpoint picker failed on this stream"))),
         };
         self.0 = None;

@@ -33,8 +33,8 @@ pub(super) struct RequestSide {
     pub(super) mode: Mode,
     limits: Limits,
     stage: Stage,
-    /// Whether headers have come: a gateway can be told to skip them.
-    headed: bool,
+    /// Something of it has come: its headers can't follow. A gateway can be told to skip them.
+    begun: bool,
     headers: Headers,
     spare_id: String,
     /// Whether the spare id is the request's, and so has to be set on it.
@@ -75,7 +75,7 @@ impl RequestSide {
             mode: Mode::FullDuplex,
             limits,
             stage: Stage::Collecting,
-            headed: false,
+            begun: false,
             headers: Headers::default(),
             spare_id,
             lacks_id: true,
@@ -110,11 +110,11 @@ impl RequestSide {
     }
 
     pub(super) fn headers(&mut self, message: HttpHeaders) -> Step {
-        if self.stage != Stage::Collecting || std::mem::replace(&mut self.headed, true) {
+        if self.ended || self.stage != Stage::Collecting || std::mem::replace(&mut self.begun, true) {
             return Step::Wait;
         }
         self.headers = message.headers.unwrap_or_default().into();
-        self.lacks_id = !self.headers.text(REQUEST_ID).is_some_and(|id| !id.is_empty());
+        self.lacks_id = self.headers.text(REQUEST_ID).is_none_or(str::is_empty);
         self.steering =
             STEERING.iter().filter(|name| self.headers.get(name).is_some()).map(|name| (*name).to_owned()).collect();
         self.ended = message.end_of_stream;
@@ -135,6 +135,7 @@ impl RequestSide {
         if self.ended {
             return Ok(Step::Wait);
         }
+        self.begun = true;
         match self.stage {
             Stage::Collecting => self.collect(message),
             Stage::Deciding => {
@@ -154,7 +155,7 @@ impl RequestSide {
         if self.ended {
             return Step::Wait;
         }
-        self.ended = true;
+        (self.begun, self.ended) = (true, true);
         match self.stage {
             Stage::Collecting => {
                 self.owed.push(Owed::Trailers);

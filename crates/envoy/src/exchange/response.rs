@@ -17,6 +17,7 @@ pub(super) struct ResponseSide<T> {
     pub(super) mode: Mode,
     /// Held until the response's end.
     ticket: Option<T>,
+    /// Something of it has come: its head can't follow.
     begun: bool,
     /// The last of it has come: no part of it may follow.
     ended: bool,
@@ -37,7 +38,7 @@ impl<T: Ticket> ResponseSide<T> {
     }
 
     pub(super) fn headers(&mut self, message: HttpHeaders, served: Option<SocketAddr>) -> Replies {
-        if std::mem::replace(&mut self.begun, true) {
+        if self.ended || std::mem::replace(&mut self.begun, true) {
             return Replies::default();
         }
         let headers: Headers = message.headers.unwrap_or_default().into();
@@ -60,6 +61,7 @@ impl<T: Ticket> ResponseSide<T> {
         if self.ended {
             return Replies::default();
         }
+        self.begun = true;
         let (part, end) = (Bytes::from(message.body), message.end_of_stream);
         self.ended = end;
         match self.mode {

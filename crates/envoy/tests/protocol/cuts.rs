@@ -1,11 +1,13 @@
 //! However a body is cut, the same request is decided, the same bytes go on, and the flags are right.
 
 use envoy::LONGEST_PART;
+use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::cases::{Stream, bytes_of, ends_once};
 use crate::gateway::{self, Beside};
+use crate::script::show_reply;
 
 /// How a body comes to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +51,6 @@ fn send(stream: &mut Stream, parts: &[Vec<u8>], end: End, name: &str) {
 }
 
 fn send_part(stream: &mut Stream, name: &str, part: Vec<u8>, end: bool) {
-    use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
     let part = gateway::part(part, end);
     let content = if name == "body" { Request::RequestBody(part) } else { Request::ResponseBody(part) };
     stream.receive(gateway::framed(content, Beside::default()));
@@ -86,6 +87,58 @@ proptest! {
         let seen = stream.end();
         prop_assert_eq!(seen.iter().filter(|line| line.starts_with("part") && line.ends_with("end")).count(), 1);
         prop_assert_eq!(seen.last().map(String::as_str), Some("dropped"));
+    }
+}
+
+/// Any message, in its place or out of it.
+fn messages() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "headers POST /p",
+        "headers POST /p end",
+        "body one",
+        "body two end",
+        "body - end",
+        "trailers",
+        "response 200",
+        "response 204 end",
+        "chunk one",
+        "chunk two end",
+        "response-trailers",
+    ])
+}
+
+fn modes() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["none", "streamed", "buffered", "partial", "duplex"])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn whatever_comes_is_decided_once_answered_at_most_once_and_let_go_of_once(
+        request in modes(), response in modes(), sent in vec(messages(), 0..12),
+    ) {
+        let mut stream = Stream::new();
+        let mut modes = Some((gateway::mode(request), gateway::mode(response)));
+        for words in &sent {
+            let words: Vec<&str> = words.split(' ').collect();
+            let beside = Beside { modes: modes.take(), ..Beside::default() };
+            let before = stream.replies.len();
+            stream.receive(gateway::message(&words, beside));
+            // Where each message waits for its answer, there is one, or none to what is out of place.
+            let answers = stream.replies.len() - before;
+            let side = if words[0].starts_with('r') || words[0] == "chunk" { response } else { request };
+            prop_assert!(side == "duplex" || answers <= 1, "{} answers to {:?}", answers, words);
+        }
+        prop_assert!(stream.decided.len() <= 1);
+        let ticketed = stream.decided.len();
+        let shown: Vec<String> = stream.replies.iter().map(show_reply).collect();
+        for one in ["headers", "trailers", "response", "response-trailers"] {
+            let count = shown.iter().filter(|reply| reply.split(' ').next() == Some(one)).count();
+            prop_assert!(count <= 1, "{} of {}", count, one);
+        }
+        let seen = stream.end();
+        prop_assert_eq!(seen.iter().filter(|line| *line == "dropped").count(), ticketed);
     }
 }
 

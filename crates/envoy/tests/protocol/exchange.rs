@@ -1,7 +1,10 @@
 //! The state machine, promise by promise.
 
 use envoy::Limits;
+use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingRequest;
 
+use crate::cases::Stream;
+use crate::gateway::{self, Beside};
 use crate::script::{Rewrite, check, check_with};
 
 #[test]
@@ -598,4 +601,13 @@ fn the_ticket_is_dropped_once_wherever_the_gateway_hangs_up() {
     check(&format!("{decided}\n{begun}\n{hang_up}"));
     check(&format!("{decided}\n{begun}\n{half}\n{hang_up}"));
     check(&format!("{decided}\n{begun}\n{half}\n{whole}\n> hang-up"));
+}
+
+#[test]
+fn a_gateway_that_only_shows_its_traffic_or_says_nothing_gets_no_answer() {
+    let mut stream = Stream::new();
+    let shown = gateway::message(&["headers", "POST", "/p", "end"], Beside::default());
+    stream.receive(ProcessingRequest { observability_mode: true, ..shown });
+    stream.receive(ProcessingRequest::default());
+    assert!(stream.decided.is_empty() && stream.replies.is_empty());
 }

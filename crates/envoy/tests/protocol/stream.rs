@@ -57,7 +57,9 @@ impl Handler for Desk {
                 let _held = Held("decision dropped", self.events.clone());
                 pending().await
             }
-            "/together" => drop(self.together.wait().await),
+            "/together" => {
+                self.together.wait().await;
+            }
             "/broken" => panic!("as it should in this test"),
             "/refused" => return Err(Refusal::Saturated("full".into())),
             _ => {}
