@@ -1,6 +1,7 @@
 //! `epp`, the picker: flags serve, sub-commands are tools. Start reading at `pipeline.rs`.
 
 mod admin;
+mod complaints;
 mod cpu;
 mod endpoints_file;
 mod engines;

@@ -12,6 +12,7 @@ use fleet::{Fleet, View};
 use pick::{Note, Policy};
 use route::{Asked, Routed, Router, Unroutable};
 
+use crate::complaints::Complaints;
 use crate::cpu::{Cpu, NotRun};
 use crate::metrics::{Metrics, ModelLabel, ModelNames};
 use crate::models::Models;
@@ -39,6 +40,8 @@ pub(crate) struct Pipeline {
     pub(crate) heed_subset: bool,
     /// Whether each decision is logged.
     pub(crate) log_decisions: bool,
+    /// What picks had to do without, said seldom.
+    pub(crate) complaints: Complaints,
     /// Which model names may become labels.
     pub(crate) names: Arc<ModelNames>,
     /// What is counted.
@@ -132,6 +135,7 @@ impl Pipeline {
         for note in understood.notes.drain(..) {
             routed.decision.note(note);
         }
+        self.complaints.say(&routed.decision.notes);
         self.count(&routed, model, took);
         Ok(routed)
     }

@@ -16,6 +16,7 @@ use route::{Assumed, Router};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::complaints::Complaints;
 use crate::cpu::Cpu;
 use crate::flags::Flags;
 use crate::metrics::{FleetMetrics, Metrics, ModelNames};
@@ -60,7 +61,7 @@ async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::new(flags.deprecated_metrics, fleet_metrics));
     let admin_server = tokio::spawn(admin::run(admin_port, Arc::clone(&metrics), until(ended)));
     let _scraper = Task(tokio::spawn(scraper(&config, &fleet, &router, &metrics)?.run()));
-    let _follower = follow(endpoints, &fleet, &router);
+    let _follower = follow(endpoints, &fleet, &router, &metrics);
 
     let configured = config.models.clone();
     let models = Arc::new(tokio::task::spawn_blocking(move || Models::load(&configured)).await?);
@@ -78,6 +79,7 @@ async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
         strict: flags.strict_requests,
         heed_subset: !flags.disable_endpoint_subset_filter,
         log_decisions: flags.log_decisions,
+        complaints: Complaints::default(),
         metrics,
     };
     let serving = envoy::Settings {
@@ -173,15 +175,23 @@ impl Drop for Task {
     }
 }
 
-fn follow((path, watch): (std::path::PathBuf, bool), fleet: &Arc<Fleet>, router: &Router) -> Option<Task> {
+fn follow(
+    (path, watch): (std::path::PathBuf, bool),
+    fleet: &Arc<Fleet>,
+    router: &Router,
+    metrics: &Arc<Metrics>,
+) -> Option<Task> {
     if !watch {
         return None;
     }
-    let (fleet, router) = (Arc::clone(fleet), router.clone());
+    let (fleet, router, metrics) = (Arc::clone(fleet), router.clone(), Arc::clone(metrics));
     let changed = move |members: Vec<Member>| {
         let changes = fleet.replace(members);
         tracing::info!(joined = changes.joined.len(), left = changes.left.len(), "the endpoints file changed");
         router.left(&changes);
+        for endpoint in &changes.left {
+            metrics.picks.left(&endpoint.member);
+        }
     };
     Some(Task(tokio::spawn(async move {
         if let Err(error) = endpoints_file::follow(path, changed).await {

@@ -103,6 +103,9 @@ impl Understood {
         self.stream = request.stream;
         self.model = request.model.as_deref().map(str::to_owned);
         let Some((tokenizer, mut seed)) = self.border(request.model.as_deref(), models) else { return };
+        if !request.fills_cache {
+            return;
+        }
         let encoded = match tokenizer.encode(&request.prompt, &Context::at(now)) {
             Ok(encoded) => encoded,
             Err(why) => return self.not_encoded(&why),

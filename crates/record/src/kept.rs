@@ -124,11 +124,11 @@ pub struct Outcome {
     /// Address that the gateway says served; `None` if it doesn't say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<String>,
-    /// From the request's headers to the answer's first content, in milliseconds; `None` for answers that are not
+    /// From the request's last byte to the answer's first content, in milliseconds; `None` for answers that are not
     /// streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttft_ms: Option<f64>,
-    /// From the request's headers to the end of the stream, in milliseconds.
+    /// From the request's last byte to the end of the stream, in milliseconds.
     pub took_ms: f64,
     /// Prompt tokens by the engine's count; `None` if the answer carries no usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]

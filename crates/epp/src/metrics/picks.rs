@@ -1,9 +1,11 @@
 //! Families about decisions: what was picked, why, what it cost, how well it was foretold, and where it fell back to
 //! load alone.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fleet::{Endpoint, Member};
+use parking_lot::Mutex;
 use pick::{Decision, Note};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -61,7 +63,7 @@ struct ParityLabels {
     parity: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EndpointLabels {
     endpoint_name: String,
     namespace: String,
@@ -128,6 +130,8 @@ pub(crate) struct PickMetrics {
     decision: Vec<Histograms<NoLabels>>,
     attempts: Family<AttemptLabels, Counter>,
     attempts_deprecated: Option<Family<DeprecatedAttemptLabels, Counter>>,
+    /// The models, as bounded labels, that attempts were counted for.
+    attempted: Mutex<BTreeSet<String>>,
     hit_ratio: Histograms<IndexLabels>,
     hit_ratio_deprecated: Option<Histograms<NoLabels>>,
     parts: Histograms<PartLabels>,
@@ -174,6 +178,7 @@ impl PickMetrics {
                 "inference_extension_scheduler_attempts",
                 "[ALPHA] [Deprecated: Use llm_d_epp_scheduler_attempts_total] Choices, by what they gave",
             ),
+            attempted: Mutex::default(),
             hit_ratio: families.histograms(
                 share,
                 "llm_d_epp_prefix_indexer_hit_ratio",
@@ -266,13 +271,7 @@ impl PickMetrics {
         self.attempt("success", model, Some(&endpoint.member));
         let place = place(&endpoint.member);
         for part in decision.ranked.first().into_iter().flat_map(|chosen| &chosen.parts).filter(|part| part.known) {
-            let labels = PartLabels {
-                endpoint_name: place.endpoint_name.clone(),
-                namespace: place.namespace.clone(),
-                port: place.port.clone(),
-                scorer: part.scorer.name(),
-            };
-            self.parts.get_or_create(&labels).observe(part.score);
+            self.parts.get_or_create(&self::part(&place, part.scorer)).observe(part.score);
         }
         for note in &decision.notes {
             self.degraded(*note);
@@ -285,24 +284,12 @@ impl PickMetrics {
     }
 
     fn attempt(&self, status: &'static str, model: &ModelLabel, member: Option<&Member>) {
-        let place = member.map_or_else(
-            || EndpointLabels { endpoint_name: String::new(), namespace: String::new(), port: String::new() },
-            place,
-        );
-        let target_model_name = model.name();
+        let place = member.map(place).unwrap_or_default();
+        self.attempted.lock().insert(model.name());
         if let Some(attempts) = &self.attempts_deprecated {
-            let labels = DeprecatedAttemptLabels {
-                status,
-                target_model_name: target_model_name.clone(),
-                pod_name: place.endpoint_name.clone(),
-                namespace: place.namespace.clone(),
-                port: place.port.clone(),
-            };
-            attempts.get_or_create(&labels).inc();
+            attempts.get_or_create(&deprecated_attempt(status, &model.name(), &place)).inc();
         }
-        let EndpointLabels { endpoint_name, namespace, port } = place;
-        let labels = AttemptLabels { status, target_model_name, endpoint_name, namespace, port };
-        self.attempts.get_or_create(&labels).inc();
+        self.attempts.get_or_create(&attempt(status, &model.name(), &place)).inc();
     }
 
     /// The chosen endpoint is believed to hold this share of the prompt's blocks.
@@ -369,6 +356,21 @@ impl PickMetrics {
         }
     }
 
+    /// An endpoint has left: its series go with it.
+    pub(crate) fn left(&self, member: &Member) {
+        let place = place(member);
+        self.restarts.remove(&place);
+        for scorer in pick::Scorer::ALL {
+            self.parts.remove(&part(&place, scorer));
+        }
+        for model in self.attempted.lock().iter() {
+            self.attempts.remove(&attempt("success", model, &place));
+            if let Some(attempts) = &self.attempts_deprecated {
+                attempts.remove(&deprecated_attempt("success", model, &place));
+            }
+        }
+    }
+
     /// An engine restarted.
     pub(crate) fn restarted(&self, member: &Member) {
         self.restarts.get_or_create(&place(member)).inc();
@@ -381,6 +383,21 @@ fn place(member: &Member) -> EndpointLabels {
         namespace: member.namespace.clone(),
         port: member.address.port().to_string(),
     }
+}
+
+fn part(place: &EndpointLabels, scorer: pick::Scorer) -> PartLabels {
+    let EndpointLabels { endpoint_name, namespace, port } = place.clone();
+    PartLabels { endpoint_name, namespace, port, scorer: scorer.name() }
+}
+
+fn attempt(status: &'static str, model: &str, place: &EndpointLabels) -> AttemptLabels {
+    let EndpointLabels { endpoint_name, namespace, port } = place.clone();
+    AttemptLabels { status, target_model_name: model.to_owned(), endpoint_name, namespace, port }
+}
+
+fn deprecated_attempt(status: &'static str, model: &str, place: &EndpointLabels) -> DeprecatedAttemptLabels {
+    let EndpointLabels { endpoint_name, namespace, port } = place.clone();
+    DeprecatedAttemptLabels { status, target_model_name: model.to_owned(), pod_name: endpoint_name, namespace, port }
 }
 
 /// Registers families, and their deprecated twins only where those are wanted.

@@ -98,13 +98,13 @@ impl Twin {
 /// How a request ended, as far as it was seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Finished {
-    /// From its headers to its stream's end.
+    /// From its last byte to its stream's end.
     pub(crate) took: Duration,
     /// Bytes of the request's body.
     pub(crate) request_bytes: usize,
     /// Bytes of the answer's body.
     pub(crate) response_bytes: usize,
-    /// From its headers to the answer's first content; only for streamed answers.
+    /// From its last byte to the answer's first content; only for streamed answers.
     pub(crate) ttft: Option<Duration>,
     /// Whether the answer was streamed.
     pub(crate) streaming: bool,
@@ -186,12 +186,12 @@ impl RequestMetrics {
         let running = Family::default();
         registry.register("llm_d_epp_request_running", "[ALPHA] Requests under way", running.clone());
         let ttft_family = Histograms::new_with_constructor(ttft as fn() -> Histogram);
-        let ttft_help = "Time from a request's headers to its answer's first content, in seconds";
+        let ttft_help = "Time from a request's last byte to its answer's first content, in seconds";
         registry.register("llm_d_epp_request_ttft_seconds", format!("[ALPHA] {ttft_help}"), ttft_family.clone());
         let mut twin = |buckets, help, current, name| Twin::register(registry, buckets, help, current, old(name));
         let duration = twin(
             latency,
-            "Time from a request's headers to the end of its answer, in seconds",
+            "Time from a request's last byte to the end of its answer, in seconds",
             "llm_d_epp_request_duration_seconds",
             "inference_objective_request_duration_seconds",
         );
