@@ -83,6 +83,9 @@ pub(crate) struct Settings {
     /// Builds with optimisation and measures that (the build takes longer).
     #[arg(long)]
     pub(crate) release: bool,
+    /// Measures what is built already.
+    #[arg(long)]
+    pub(crate) no_build: bool,
     /// Writes the table as JSON too.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -158,7 +161,7 @@ impl Policy {
 pub(crate) fn run(settings: &Settings) -> Result<()> {
     process::kill_all_on_signal()?;
     let envoy = envoy::find_or_fetch()?;
-    let binaries = build(settings.release)?;
+    let binaries = build(settings)?;
     let start = Instant::now();
     let mut rows = Vec::new();
     let mut last_site = None;
@@ -214,15 +217,17 @@ pub(crate) struct Binaries {
     pub(crate) lab: PathBuf,
 }
 
-fn build(release: bool) -> Result<Binaries> {
-    println!("Building (the first time takes minutes) ...");
-    let mut cargo = process::cargo();
-    cargo.args(["build", "--quiet", "--package", "epp", "--package", "lab"]);
-    if release {
-        cargo.arg("--release");
+fn build(settings: &Settings) -> Result<Binaries> {
+    let folder = workspace::target().join(if settings.release { "release" } else { "debug" });
+    if !settings.no_build {
+        println!("Building (the first time takes minutes) ...");
+        let mut cargo = process::cargo();
+        cargo.args(["build", "--quiet", "--package", "epp", "--package", "lab"]);
+        if settings.release {
+            cargo.arg("--release");
+        }
+        process::finish(&mut cargo)?;
     }
-    process::finish(&mut cargo)?;
-    let folder = workspace::target().join(if release { "release" } else { "debug" });
     Ok(Binaries { epp: folder.join("epp"), lab: folder.join("lab") })
 }
 

@@ -95,11 +95,10 @@ impl Site {
         command.args(["--grpc-health-port", &self.ports.health.to_string()]);
         command.args(["--metrics-port", &self.ports.metrics.to_string()]);
         let picker = Server::start("epp", &mut command, &self.folder)?;
-        let ready = format!("\"}} {}", self.ports.engines.len());
-        let is_ready = |page: String| {
-            page.lines().any(|line| line.starts_with("llm_d_epp_ready_endpoints") && line.ends_with(&ready))
-        };
-        wait_for("the picker", &picker, || get(self.ports.metrics, "/metrics").is_ok_and(is_ready))?;
+        let all = self.ports.engines.len() as f64;
+        wait_for("the picker", &picker, || {
+            get(self.ports.metrics, "/metrics").is_ok_and(|page| ready_endpoints(&page) == all)
+        })?;
         self.picker = Some(picker);
         Ok(())
     }
@@ -218,6 +217,12 @@ fn fill(template: &str, ports: &Ports) -> String {
         .replace("{picker_port}", &ports.picker.to_string())
 }
 
+/// By the picker's metrics page; none where it doesn't say.
+fn ready_endpoints(page: &str) -> f64 {
+    let lines = page.lines().filter(|line| line.starts_with("llm_d_epp_ready_endpoints"));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
 fn wait_for(name: &str, server: &Server, mut is_ready: impl FnMut() -> bool) -> Result<()> {
     let start = Instant::now();
     while !is_ready() {
@@ -249,7 +254,13 @@ fn ask(port: u16, method: &str, path: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{endpoints, fill};
+    use super::{endpoints, fill, ready_endpoints};
+
+    #[test]
+    fn ready_endpoints_are_read_from_the_pickers_page() {
+        let page = "# TYPE llm_d_epp_ready_endpoints gauge\nllm_d_epp_ready_endpoints{name=\"default\"} 6.0\n";
+        assert_eq!(ready_endpoints(page), 6.0);
+    }
 
     #[test]
     fn the_template_leaves_no_brace_unfilled() {
