@@ -22,6 +22,8 @@ use crate::target::{Reader, Target, TargetError};
 
 /// How often bookings and the fleet's members are looked at.
 const LOOK: Duration = Duration::from_millis(50);
+/// Readings that end this close together are looked after in one go, so that a large fleet isn't gone through for each.
+const TOGETHER: Duration = Duration::from_millis(5);
 /// How long an endpoint counts as busy after its last booking.
 const LINGER: Duration = Duration::from_secs(5);
 /// How often an idle endpoint of a busy fleet is read, and one that couldn't be.
@@ -123,14 +125,17 @@ impl Scraper {
     /// Reads until it is dropped, which ends the readings under way. Follows the fleet by itself: whoever joins is read
     /// at once, whoever leaves is read no more.
     pub async fn run(mut self) {
+        let mut next = Instant::now();
         loop {
-            let next = self.start_due(Instant::now());
             tokio::select! {
-                () = tokio::time::sleep_until(next.into()) => {}
-                Some(ended) = self.readings.join_next() => match ended {
-                    Ok(ended) => self.end(ended, Instant::now()),
-                    Err(lost) => self.forget(lost.id()),
-                },
+                () = tokio::time::sleep_until(next.into()) => next = self.start_due(Instant::now()),
+                Some(ended) = self.readings.join_next() => {
+                    match ended {
+                        Ok(ended) => self.end(ended, Instant::now()),
+                        Err(lost) => self.forget(lost.id()),
+                    }
+                    next = next.min(Instant::now() + TOGETHER);
+                }
             }
         }
     }
