@@ -7,7 +7,8 @@
 //! How a gateway sends bodies is read from `protocol_config` in its first message:
 //! - FULL_DUPLEX_STREAMED (also when nothing is said): the body is collected to its end or its trailers, then headers, body
 //!   and trailers are answered, in that order. Every byte goes back, for the gateway has kept none.
-//! - BUFFERED: headers are answered at once (the gateway waits for it), the decision goes with the answer to the body.
+//! - BUFFERED: headers are answered at once (the gateway waits for it), the decision goes with the answer to the body. A
+//!   request with trailers and not one byte of body leaves only the metadata to name its destination in.
 //! - NONE, STREAMED, BUFFERED_PARTIAL: decided on the headers, without the body; each later message gets its empty answer.
 
 mod request;
@@ -90,14 +91,11 @@ impl<T: Ticket> Exchange<T> {
         match message.request {
             Some(Request::RequestHeaders(headers)) => {
                 self.request.hint(inbound::subset(&metadata));
-                self.request.headers(headers)
+                self.request.headers(headers).unwrap_or_else(|refusal| self.refuse(&refusal))
             }
             Some(Request::RequestBody(body)) => {
                 self.request.hint(inbound::subset(&metadata));
-                match self.request.body(body) {
-                    Ok(step) => step,
-                    Err(refusal) => self.refuse(&refusal),
-                }
+                self.request.body(body).unwrap_or_else(|refusal| self.refuse(&refusal))
             }
             Some(Request::RequestTrailers(_)) => {
                 self.request.hint(inbound::subset(&metadata));

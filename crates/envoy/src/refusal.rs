@@ -81,3 +81,40 @@ impl Refusal {
         .to_string()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+
+    fn check(refusal: &Refusal, told: &str) {
+        let body: serde_json::Value = serde_json::from_str(&refusal.body()).unwrap();
+        let error = &body["error"];
+        assert_eq!(body.as_object().unwrap().len(), 1);
+        assert!(error["param"].is_null());
+        let text = |name: &str| error[name].as_str().unwrap().to_owned();
+        let reason = refusal.dropped_reason().unwrap_or("-");
+        let now = format!("{} {reason} {} {}: {}", refusal.status(), text("type"), text("code"), text("message"));
+        assert_eq!(now, told);
+    }
+
+    #[test]
+    fn each_reason_has_its_status_and_words_for_machines_and_people() {
+        check(&Refusal::BadRequest("say \"model\"".into()), "400 - invalid_request_error bad_request: say \"model\"");
+        check(
+            &Refusal::TooLarge { limit: 9 },
+            "413 - invalid_request_error too_large: the request body is larger than 9 bytes, the most this gateway reads \
+             of a request; send a shorter one",
+        );
+        check(&Refusal::Saturated("full".into()), "429 rejected-saturated rate_limit_error saturated: full");
+        check(
+            &Refusal::NoEndpoint("none".into()),
+            "503 rejected-no-endpoints service_unavailable_error no_endpoint: none",
+        );
+        check(
+            &Refusal::ShuttingDown,
+            "503 rejected-shutting-down service_unavailable_error shutting_down: the endpoint picker is shutting down; \
+             send the request again",
+        );
+        check(&Refusal::Internal("broken".into()), "500 - server_error internal: broken");
+    }
+}

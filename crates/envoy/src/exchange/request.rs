@@ -109,26 +109,24 @@ impl RequestSide {
         inbound::merge(&mut self.subset, subset);
     }
 
-    pub(super) fn headers(&mut self, message: HttpHeaders) -> Step {
+    pub(super) fn headers(&mut self, message: HttpHeaders) -> Result<Step, Refusal> {
         if self.ended || self.stage != Stage::Collecting || std::mem::replace(&mut self.begun, true) {
-            return Step::Wait;
+            return Ok(Step::Wait);
         }
         self.headers = message.headers.unwrap_or_default().into();
         self.lacks_id = self.headers.text(REQUEST_ID).is_none_or(str::is_empty);
         self.steering =
             STEERING.iter().filter(|name| self.headers.get(name).is_some()).map(|name| (*name).to_owned()).collect();
         self.ended = message.end_of_stream;
-        match self.mode {
-            Mode::Buffered if !self.ended => Step::Send(Replies::one(Edits::default().headers(Side::Request))),
-            Mode::FullDuplex if !self.ended => {
-                self.owed.push(Owed::Headers);
-                Step::Wait
-            }
-            _ => {
-                self.owed.push(Owed::Headers);
-                self.hand_out()
-            }
+        let collects = !self.ended && matches!(self.mode, Mode::FullDuplex | Mode::Buffered);
+        if collects && self.claimed() > self.limits.max_body {
+            return Err(Refusal::TooLarge { limit: self.limits.max_body });
         }
+        if collects && self.mode == Mode::Buffered {
+            return Ok(Step::Send(Replies::one(Edits::default().headers(Side::Request))));
+        }
+        self.owed.push(Owed::Headers);
+        Ok(if collects { Step::Wait } else { self.hand_out() })
     }
 
     pub(super) fn body(&mut self, message: HttpBody) -> Result<Step, Refusal> {
@@ -195,9 +193,14 @@ impl RequestSide {
             self.body = part;
             return;
         }
-        let claimed = self.headers.text(CONTENT_LENGTH).and_then(|length| length.parse().ok()).unwrap_or(0);
-        self.body.reserve(part.len().max(BELIEVED.min(claimed).saturating_sub(self.body.len())));
+        let expected = self.claimed().min(BELIEVED).saturating_sub(self.body.len());
+        self.body.reserve(part.len().max(expected));
         self.body.extend_from_slice(&part);
+    }
+
+    /// How long the body is to be, in its client's words.
+    fn claimed(&self) -> usize {
+        self.headers.text(CONTENT_LENGTH).and_then(|length| length.trim().parse().ok()).unwrap_or(0)
     }
 
     fn hand_out(&mut self) -> Step {

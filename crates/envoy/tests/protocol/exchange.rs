@@ -526,6 +526,13 @@ fn a_body_over_the_limit_is_refused_as_soon_as_it_is_over() {
     check_with(
         limits,
         Rewrite::Nothing,
+        "> headers POST /p content-length=9
+         < immediate 413 +content-type=application/json
+         < close",
+    );
+    check_with(
+        limits,
+        Rewrite::Nothing,
         "> mode buffered none
          > headers POST /p x-request-id=r
          < headers
