@@ -255,6 +255,22 @@ async fn the_metrics_page_has_vllms_names_help_and_types_and_counts_what_was_ser
 }
 
 #[tokio::test]
+async fn the_picker_reads_the_metrics_page_as_a_vllms() {
+    let flags =
+        ["--block-size", "32", "--num-gpu-blocks-override", "320", "--step-base-us", "2000", "--max-num-seqs", "1"];
+    let engine = Engine::start(&flags).await;
+    let body = say("Hello", json!({"max_tokens": 4000, "stream": true}));
+    let mut streams = [engines::open(&engine, CHAT, &body).await, engines::open(&engine, CHAT, &body).await];
+    engines::first_bytes(&mut streams[0]).await;
+    let page = engines::eventually(&engine, |page| metric(page, "vllm:num_requests_waiting") == 1.0).await;
+    let load = engine::parse(&page, &engine::Dialect::vllm(), std::time::Instant::now()).unwrap();
+    assert_eq!((load.running, load.waiting), (Some(1.0), Some(1.0)));
+    assert!(load.kv_usage.is_some_and(|usage| usage > 0.0 && usage < 0.5), "{:?}", load.kv_usage);
+    let cache = load.cache;
+    assert_eq!((cache.block_size, cache.capacity_tokens, cache.prefix_caching), (Some(32), Some(10240), Some(true)));
+}
+
+#[tokio::test]
 async fn a_reset_forgets_the_cache_and_is_refused_while_a_request_runs() {
     let engine = Engine::start(&["--enable-prompt-tokens-details", "--step-base-us", "2000"]).await;
     let cached = async || {

@@ -694,4 +694,56 @@ mod tests {
         assert_eq!(engine.submit(ask(1, 0)), Err(Unservable::NoAnswer));
         assert_eq!(engine.step(Duration::ZERO), None);
     }
+
+    /// Small caches, prompts that share beginnings, aborts in the middle: whatever comes, each request that is not
+    /// aborted says exactly what it was to say, in order, and at the end no block is in use.
+    #[test]
+    fn whatever_comes_answers_are_whole_and_no_block_is_lost() {
+        for seed in 0..200 {
+            let mut draw = crate::draw::Draw::new(seed, 0);
+            let shape = Shape {
+                block_size: 1 + draw.below(5) as u32,
+                blocks: 12 + draw.below(20) as u32,
+                max_num_seqs: 1 + draw.below(6) as u32,
+                max_num_batched_tokens: 1 + draw.below(30) as u32,
+                max_model_len: 1000,
+                prefix_caching: draw.below(5) > 0,
+            };
+            let mut engine = Engine::new(shape, StepCost::NOTHING);
+            let longest = engine.shape().max_model_len as usize;
+            let mut due: Vec<Vec<u32>> = Vec::new();
+            let mut said: Vec<Vec<u32>> = Vec::new();
+            for turn in 0..400 {
+                if turn < 200 && draw.below(3) == 0 {
+                    let shared = draw.below(3) as u32;
+                    let prompt: Vec<u32> = (0..1 + draw.below(longest / 2) as u32).map(|at| at * 3 + shared).collect();
+                    let answer: Vec<u32> = (0..1 + draw.below(longest / 2 - 1) as u32).collect();
+                    let ask = Ask {
+                        id: due.len() as RequestId,
+                        prompt,
+                        max_tokens: answer.len() as u32,
+                        border: 0,
+                        answer: Answer::Told(answer.clone()),
+                    };
+                    engine.submit(ask).unwrap();
+                    due.push(answer);
+                    said.push(Vec::new());
+                }
+                if turn < 200 && draw.below(20) == 0 && !due.is_empty() {
+                    let id = draw.below(due.len());
+                    if engine.abort(id as RequestId) {
+                        due[id] = said[id].clone();
+                    }
+                }
+                while turn >= 200 && !engine.idle() || draw.below(2) == 0 {
+                    let Some(step) = engine.step(Duration::ZERO) else { break };
+                    for emitted in step.emitted {
+                        said[emitted.id as usize].push(emitted.token);
+                    }
+                }
+            }
+            assert_eq!(said, due, "seed {seed}");
+            assert_eq!(engine.gauges(), Gauges::default(), "seed {seed}");
+        }
+    }
 }
