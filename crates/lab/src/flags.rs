@@ -158,9 +158,12 @@ pub struct LoadFlags {
     /// Workload b: dialogs.
     #[arg(long, default_value_t = 36, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub dialogs: u32,
-    /// Workload b: turns of a dialog on average; each has between half and one and a half times as many.
+    /// Workload b: turns of a dialog on average.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub turns: u32,
+    /// Workload b: how far a dialog's turns may be from the average, in percent of it; 0 gives each dialog the same.
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub turns_spread: u32,
     /// Workload b: tokens of a dialog's own opening (a document that its first turn carries).
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub opening_tokens: u32,

@@ -85,7 +85,7 @@ fn dialogs(flags: &LoadFlags, texts: &Texts<'_>) -> Result<Vec<Conversation>, En
     let sessions = sessions(flags, flags.dialogs as usize);
     let mut left = flags.requests.map_or(usize::MAX, |requests| requests as usize);
     let dialog = |session| {
-        let turns = turn_count(flags.turns as usize, &mut choices).min(left);
+        let turns = turn_count(flags.turns, flags.turns_spread, &mut choices).min(left);
         left -= turns;
         let turn = |at| turn(flags, texts, &mut draw, &mut choices, at);
         Ok(Conversation {
@@ -99,10 +99,11 @@ fn dialogs(flags: &LoadFlags, texts: &Texts<'_>) -> Result<Vec<Conversation>, En
     Ok(dialogs.into_iter().filter(|dialog| !dialog.turns.is_empty()).collect())
 }
 
-/// Evenly from half the mean to one and a half times it.
-fn turn_count(mean: usize, draw: &mut Draw) -> usize {
-    let least = mean.div_ceil(2).max(1);
-    let most = (mean + mean / 2).max(least);
+/// Evenly from the mean less the spread to the mean and the spread; at least one turn.
+fn turn_count(mean: u32, spread_percent: u32, draw: &mut Draw) -> usize {
+    let spread = u64::from(mean) * u64::from(spread_percent);
+    let least = (u64::from(mean) - spread / 100).max(1) as usize;
+    let most = ((u64::from(mean) + spread / 100) as usize).max(least);
     least + draw.below(most - least + 1)
 }
 
@@ -144,5 +145,26 @@ impl Arrivals {
     fn next(&mut self) -> Duration {
         self.at += self.draw.exponential(self.mean_gap);
         Duration::from_secs_f64(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::turn_count;
+    use crate::draw::Draw;
+
+    #[track_caller]
+    fn check(mean: u32, spread_percent: u32, least: usize, most: usize) {
+        let mut draw = Draw::new(1, 1);
+        let counts: Vec<usize> = (0..1_000).map(|_| turn_count(mean, spread_percent, &mut draw)).collect();
+        assert_eq!((counts.iter().min(), counts.iter().max()), (Some(&least), Some(&most)));
+    }
+
+    #[test]
+    fn dialogs_have_turns_within_the_spread() {
+        check(6, 50, 3, 9);
+        check(7, 50, 4, 10);
+        check(1, 100, 1, 2);
+        check(9, 0, 9, 9);
     }
 }
