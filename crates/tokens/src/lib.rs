@@ -12,6 +12,7 @@ mod messages;
 mod model;
 mod template;
 
+pub use encoder::MemoStats;
 pub use files::Files;
 pub use model::Model;
 pub use template::{Fault, Template, TemplateError};
@@ -19,6 +20,9 @@ pub use template::{Fault, Template, TemplateError};
 use std::{borrow::Cow, time::SystemTime};
 
 use request::Prompt;
+
+/// What an encoder remembers at most by default, in bytes: some seventy conversations of 100,000 tokens.
+pub const DEFAULT_MEMO_BYTES: usize = 64 << 20;
 
 /// What turns prompts into token ids: a model's own encoder and template, or an estimate.
 #[derive(Debug)]
@@ -123,7 +127,15 @@ impl Tokenizer {
     /// Where the tokenizer can't be loaded or the configuration isn't JSON. A template that is missing or broken is no
     /// error here, since completions don't need it: see [`Tokenizer::warnings`].
     pub fn load(files: Files) -> Result<Tokenizer, LoadError> {
-        Ok(Tokenizer::Model(Box::new(Model::load(files)?)))
+        Tokenizer::load_with(files, DEFAULT_MEMO_BYTES)
+    }
+
+    /// As [`Tokenizer::load`], remembering the ids of texts within `memo_bytes`; 0 remembers nothing.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::load`].
+    pub fn load_with(files: Files, memo_bytes: usize) -> Result<Tokenizer, LoadError> {
+        Ok(Tokenizer::Model(Box::new(Model::load(files, memo_bytes)?)))
     }
 
     /// The estimate: for models whose files aren't at hand.

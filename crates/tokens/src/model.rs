@@ -12,7 +12,7 @@ use request::{
 };
 
 use crate::{
-    Context, EncodeError, Encoded, Files, LoadError, Template, TemplateError,
+    Context, EncodeError, Encoded, Files, LoadError, MemoStats, Template, TemplateError,
     encoder::Encoder,
     messages,
     template::{Dict, List, to_template},
@@ -35,8 +35,8 @@ pub struct Model {
 }
 
 impl Model {
-    pub(crate) fn load(files: Files) -> Result<Model, LoadError> {
-        let encoder = Encoder::load(&files.tokenizer_json)?;
+    pub(crate) fn load(files: Files, memo_bytes: usize) -> Result<Model, LoadError> {
+        let encoder = Encoder::load(&files.tokenizer_json, memo_bytes)?;
         let parsed;
         let empty = Object::default();
         let config = match &files.tokenizer_config {
@@ -54,6 +54,11 @@ impl Model {
     /// What an operator should hear: no template, one that doesn't compile, none for chats without tools.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// What the encoder remembers of texts it has seen, and how that served.
+    pub fn memo(&self) -> MemoStats {
+        self.encoder.memo()
     }
 
     pub(crate) fn encode(&self, prompt: &Prompt<'_>, context: &Context) -> Result<Encoded, EncodeError> {
@@ -104,7 +109,8 @@ impl Model {
         let tag = chat.continue_final_message.then_some(CONTINUE_TAG);
         let conversation = messages::clean(&chat.messages, template.content_format(), tag)?;
         let values = self.context(chat, conversation.messages, tools)?;
-        let mut rendered = template.render_value(values, context.now).map_err(EncodeError::Template)?;
+        let mut rendered =
+            template.render_value(values, chat.messages.len(), context.now).map_err(EncodeError::Template)?;
         if let Some(final_text) = &conversation.final_text {
             cut_at_tag(&mut rendered, final_text)?;
         }

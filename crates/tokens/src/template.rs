@@ -25,8 +25,15 @@ pub(crate) use python::{strip, strip_end};
 pub(crate) use source::ContentFormat;
 pub(crate) use value::{Dict, List, to_template};
 
-/// Steps that one rendering may take; each costs some tens of nanoseconds, and 64 bytes of text count as one.
-const MAX_STEPS: u64 = 50_000_000;
+/// Steps that one rendering may take: each costs some tens of nanoseconds, and 64 bytes of text made on the way count
+/// as one, so that all texts together stay below 256 MB.
+const MAX_STEPS: u64 = 4_000_000;
+
+/// The same for chats of more than [`LONG_CHAT`] messages.
+const MAX_STEPS_LONG: u64 = 40_000_000;
+
+/// How many messages make a chat long.
+const LONG_CHAT: usize = 10_000;
 
 /// A rendered text is never longer, in bytes.
 const MAX_RENDERED: usize = 256 << 20;
@@ -40,6 +47,8 @@ const NAME: &str = "chat_template";
 /// A compiled chat template.
 pub struct Template {
     environment: Environment<'static>,
+    /// The same, with more steps.
+    environment_long: Environment<'static>,
     content_format: ContentFormat,
 }
 
@@ -121,7 +130,9 @@ impl Template {
         let mut environment = environment();
         let prepared = source::prepare(source);
         environment.add_template_owned(NAME, prepared.text).map_err(describe)?;
-        Ok(Template { environment, content_format: prepared.content_format })
+        let mut environment_long = environment.clone();
+        environment_long.set_fuel(Some(MAX_STEPS_LONG));
+        Ok(Template { environment, environment_long, content_format: prepared.content_format })
     }
 
     /// Renders a context, with `strftime_now` at `now`, in UTC.
@@ -129,7 +140,8 @@ impl Template {
     /// # Errors
     /// Where the template raises, fails or takes too much.
     pub fn render(&self, context: &json::Object<'_>, now: SystemTime) -> Result<String, TemplateError> {
-        self.render_value(Dict::collect(context.iter().map(|(key, value)| (key, to_template(value)))), now)
+        let messages = context.get("messages").and_then(json::Value::as_array).map_or(0, <[_]>::len);
+        self.render_value(Dict::collect(context.iter().map(|(key, value)| (key, to_template(value)))), messages, now)
     }
 
     /// Whether messages' contents are to be lists of parts, as vLLM tells from the template.
@@ -137,9 +149,16 @@ impl Template {
         self.content_format
     }
 
-    pub(crate) fn render_value(&self, context: Value, now: SystemTime) -> Result<String, TemplateError> {
+    /// Renders a context with so many messages.
+    pub(crate) fn render_value(
+        &self,
+        context: Value,
+        messages: usize,
+        now: SystemTime,
+    ) -> Result<String, TemplateError> {
         let context = value::Scope::new(context, NOW, clock::to_value(now));
-        let template = self.environment.get_template(NAME).map_err(describe)?;
+        let environment = if messages > LONG_CHAT { &self.environment_long } else { &self.environment };
+        let template = environment.get_template(NAME).map_err(describe)?;
         let rendered = template.render(Value::from_object(context)).map_err(describe)?;
         if rendered.len() > MAX_RENDERED {
             return Err(TemplateError { fault: Fault::TooLong, message: "the text is too long".into(), line: None });

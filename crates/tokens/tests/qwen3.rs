@@ -21,14 +21,20 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures")
 }
 
-static QWEN3: LazyLock<Tokenizer> = LazyLock::new(|| {
-    let files = Files::gather(|name| match std::fs::read(fixtures().join("qwen3").join(name)) {
+fn files() -> Files {
+    Files::gather(|name| match std::fs::read(fixtures().join("qwen3").join(name)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
-    });
-    Tokenizer::load(files.unwrap()).unwrap()
-});
+    })
+    .unwrap()
+}
+
+static QWEN3: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::load(files()).unwrap());
+
+/// The same tokenizer without a memo, as Hugging Face has it.
+static PLAIN: LazyLock<tokenizers::Tokenizer> =
+    LazyLock::new(|| tokenizers::Tokenizer::from_bytes(files().tokenizer_json).unwrap());
 
 fn encode(body: &str) -> Encoded {
     let request: Request<'_> = request::parse("/v1/chat/completions", body.as_bytes()).unwrap();
@@ -108,4 +114,101 @@ fn a_real_vllm_counted_the_same_tokens_in_all_of_320_requests() {
         seen += 1;
     }
     assert_eq!(seen, 320);
+}
+
+/// The ids of plain text.
+fn ids_of(text: &str) -> Vec<u32> {
+    let prompt = Prompt::Texts { texts: vec![text.into()], add_special_tokens: true };
+    QWEN3.encode(&prompt, &Context::at(SystemTime::UNIX_EPOCH)).unwrap().prompts.concat()
+}
+
+#[test]
+fn the_memo_agrees_with_plain_encoding() {
+    use proptest::prelude::*;
+    let part = prop_oneof![
+        prop::sample::select(vec![
+            "<|im_start|>",
+            "<|im_end|>",
+            "<think>",
+            "</think>",
+            "<|endoftext|>",
+            "<tool_call>",
+            "<|im_",
+            "im_end|>",
+            "user",
+            "\n",
+            "  ",
+            " ",
+            "\n\n",
+            "don't",
+            "e\u{301}",
+            "é",
+            "好",
+            "😀",
+            "3.14",
+            "\r\n",
+            "\t",
+            "\u{a0}"
+        ])
+        .prop_map(str::to_owned),
+        "[ -~]{0,12}",
+        "\\PC{0,6}",
+    ];
+    let texts = prop::collection::vec(part, 0..16).prop_map(|parts| parts.concat());
+    let config = proptest::test_runner::Config { cases: 2000, failure_persistence: None, ..Default::default() };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    runner
+        .run(&texts, |text| {
+            let plain = PLAIN.encode_fast(text.as_str(), true).unwrap().get_ids().to_vec();
+            prop_assert_eq!(&ids_of(&text), &plain);
+            prop_assert_eq!(&ids_of(&text), &plain);
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// ggml-org/llama.cpp#26965, huggingface/transformers#25873: long runs neither overflow a small stack nor grow by the
+/// square. Counts by tokenizers 0.23.3.
+#[test]
+fn long_runs_without_spaces_have_the_counts_of_the_reference() {
+    let counts = std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(|| ["Z", " ", "7", "好"].map(|run| ids_of(&run.repeat(131_072)).len()))
+        .unwrap()
+        .join()
+        .unwrap();
+    assert_eq!(counts, [65_536, 1024, 131_072, 65_536]);
+}
+
+/// huggingface/tokenizers#1539, #1680: many different long texts don't pile up.
+#[test]
+fn what_is_remembered_stays_within_its_budget() {
+    let budget = 1 << 20;
+    let Tokenizer::Model(model) = Tokenizer::load_with(files(), budget).unwrap() else { panic!("a model") };
+    let tokenizer = Tokenizer::Model(model);
+    for request in 0..300_usize {
+        let letter = char::from(b'a' + u8::try_from(request % 26).unwrap());
+        let text: String = std::iter::repeat_n(format!("{}{request}", letter.to_string().repeat(7)), 400).collect();
+        let prompt = Prompt::Texts { texts: vec![text.into()], add_special_tokens: true };
+        tokenizer.encode(&prompt, &Context::at(SystemTime::UNIX_EPOCH)).unwrap();
+    }
+    let Tokenizer::Model(model) = &tokenizer else { panic!("a model") };
+    let stats = model.memo();
+    assert!(stats.bytes <= budget && stats.pieces > 10, "{stats:?}");
+}
+
+/// ai-dynamo/dynamo#9301: the next turn goes on where the last one ended.
+#[test]
+fn the_next_turn_extends_the_last_ones_tokens() {
+    let system = "You are kind. ".repeat(20);
+    let first =
+        serde_json::json!({"messages": [{"role": "system", "content": system}, {"role": "user", "content": "Q1"}]});
+    let mut second = first.clone();
+    second["messages"].as_array_mut().unwrap().extend([
+        serde_json::json!({"role": "assistant", "content": "A1 with text."}),
+        serde_json::json!({"role": "user", "content": "Q2"}),
+    ]);
+    let (first, second) = (encode(&first.to_string()).prompts.concat(), encode(&second.to_string()).prompts.concat());
+    assert_eq!((first.len(), second.len()), (96, 113));
+    assert!(second.starts_with(&first));
 }
