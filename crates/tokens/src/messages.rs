@@ -258,7 +258,7 @@ fn shown<'p, 'a>(part: &'p Object<'a>, kind: &str) -> &'p json::Value<'a> {
     const NOTHING: json::Value<'static> = json::Value::Null;
     let key = if kind == "input_image" { "image_url" } else { kind };
     match part.get(key) {
-        Some(json::Value::Object(object)) => object.get("url").unwrap_or_else(|| &part.get(key).unwrap_or(&NOTHING)),
+        Some(json::Value::Object(object)) => object.get("url").unwrap_or_else(|| part.get(key).unwrap_or(&NOTHING)),
         Some(value) => value,
         None => &NOTHING,
     }

@@ -27,18 +27,18 @@ fn files() -> Files {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     })
-    .unwrap()
+    .expect("the fixture's files")
 }
 
-static QWEN3: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::load(files()).unwrap());
+static QWEN3: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::load(files()).expect("Qwen3 loads"));
 
 /// The same tokenizer without a memo, as Hugging Face has it.
 static PLAIN: LazyLock<tokenizers::Tokenizer> =
-    LazyLock::new(|| tokenizers::Tokenizer::from_bytes(files().tokenizer_json).unwrap());
+    LazyLock::new(|| tokenizers::Tokenizer::from_bytes(files().tokenizer_json).expect("Qwen3 loads"));
 
 fn encode(body: &str) -> Encoded {
-    let request: Request<'_> = request::parse("/v1/chat/completions", body.as_bytes()).unwrap();
-    QWEN3.encode(&request.prompt, &Context::at(SystemTime::UNIX_EPOCH)).unwrap()
+    let request: Request<'_> = request::parse("/v1/chat/completions", body.as_bytes()).expect("a chat");
+    QWEN3.encode(&request.prompt, &Context::at(SystemTime::UNIX_EPOCH)).expect("a prompt")
 }
 
 /// The rows of a JSON file with one object a line.
@@ -48,11 +48,16 @@ fn rows(file: &str) -> impl Iterator<Item = &str> {
 
 /// The text of a member, as it stands in the row.
 fn member<'t>(row: &'t Value<'t>, name: &str) -> &'t Value<'t> {
-    row.as_object().unwrap().get(name).unwrap()
+    row.get(name).expect("the row's member")
 }
 
 fn ids(value: &Value<'_>) -> Vec<u32> {
-    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap().try_into().unwrap()).collect()
+    value
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok()).expect("an id"))
+        .collect()
 }
 
 #[test]
@@ -119,7 +124,7 @@ fn a_real_vllm_counted_the_same_tokens_in_all_of_320_requests() {
 /// The ids of plain text.
 fn ids_of(text: &str) -> Vec<u32> {
     let prompt = Prompt::Texts { texts: vec![text.into()], add_special_tokens: true };
-    QWEN3.encode(&prompt, &Context::at(SystemTime::UNIX_EPOCH)).unwrap().prompts.concat()
+    QWEN3.encode(&prompt, &Context::at(SystemTime::UNIX_EPOCH)).expect("a prompt").prompts.concat()
 }
 
 #[test]

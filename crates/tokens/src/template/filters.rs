@@ -2,6 +2,8 @@
 //!
 //! In and out: values of a template. Each does what Jinja2 3.1 does under the same name.
 
+use std::cmp::Reverse;
+
 use minijinja::{
     Environment, Error, State, Value,
     value::{Rest, Tuple, ValueKind, ValueOrKwargs},
@@ -430,7 +432,7 @@ fn dict_sort(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
         if case_sensitive { key } else { without_case(key) }
     };
     if reverse {
-        pairs.sort_by(|a, b| key(b).cmp(&key(a)))
+        pairs.sort_by_key(|pair| Reverse(key(pair)))
     } else {
         pairs.sort_by_key(key)
     }
