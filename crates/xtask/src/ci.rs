@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::process::{cargo, finish};
-use crate::{envoy, tidy, workspace};
+use crate::{envoy, fixtures, tidy, workspace};
 
 /// The cargo-deny that is installed where there is none.
 const DENY: &str = "0.20.2";
@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<()> {
     outcome
 }
 
-/// All tests, a real Envoy fetched first.
+/// All tests, a real Envoy and real models' files fetched first.
 pub(crate) fn test(arguments: &[String]) -> Result<()> {
     let counts = tests(arguments)?;
     println!("tests: {} passed, {} failed", counts.passed, counts.failed);
@@ -106,6 +106,7 @@ impl Counts {
 
 fn tests(arguments: &[String]) -> Result<Counts> {
     let envoy = envoy::find_or_fetch()?;
+    fixtures::fetch()?;
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]).args(arguments).env("ENVOY_BIN", envoy);
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test did not start")?;

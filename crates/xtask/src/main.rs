@@ -9,6 +9,7 @@ mod ci;
 mod codegen;
 mod demo;
 mod envoy;
+mod fixtures;
 mod process;
 mod tidy;
 mod workspace;
@@ -29,7 +30,7 @@ struct Cli {
 enum Chore {
     /// The product beside Envoy's own balancers: six engines, a real Envoy, two workloads, one table.
     Demo(Box<demo::Settings>),
-    /// Fetches what the tests need (a real Envoy), then runs them all.
+    /// Fetches what the tests need (a real Envoy, real models' files), then runs them all.
     Test {
         /// Arguments for `cargo test --workspace`, such as a name to filter by.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -47,6 +48,8 @@ enum Chore {
     },
     /// Prints the path of a real Envoy; fetches one if there is none.
     Envoy,
+    /// Fetches the files of real models that the tests need and that aren't carried, into target/fixtures.
+    Fixtures,
 }
 
 fn main() -> ExitCode {
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Codegen { check } => codegen(check),
         Chore::Envoy => envoy::find_or_fetch().map(|envoy| println!("{}", envoy.display())),
+        Chore::Fixtures => fixtures::fetch(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
