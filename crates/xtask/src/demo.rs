@@ -59,24 +59,31 @@ pub(crate) struct Settings {
     /// Workload B: dialogs.
     #[arg(long, default_value_t = 36)]
     pub(crate) dialogs: u32,
-    /// Workload B: turns of a dialog on average.
-    #[arg(long, default_value_t = 6)]
+    /// Workload B: turns of a dialog.
+    #[arg(long, default_value_t = 8)]
     pub(crate) turns: u32,
     /// Workload B: dialogs begun a second.
-    #[arg(long, default_value_t = 12.0)]
+    #[arg(long, default_value_t = 18.0)]
     pub(crate) dialog_rate: f64,
     /// Workload B: tokens of a dialog's own opening.
-    #[arg(long, default_value_t = 1_500)]
+    #[arg(long, default_value_t = 3_000)]
     pub(crate) opening_tokens: u32,
+    /// Workload B: tokens of a user's turn.
+    #[arg(long, default_value_t = 60)]
+    pub(crate) turn_tokens: u32,
     /// Workload B: mean think time between an answer and the next turn, in milliseconds.
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, default_value_t = 400)]
     pub(crate) think_ms: u32,
-    /// Workload B: blocks of 16 tokens in an engine's cache.
-    #[arg(long, default_value_t = 1_000)]
+    /// Workload B: blocks of 16 tokens in an engine's cache. Seven dialogs at full length (3,025 tokens of system message
+    /// and opening, and 104 for each of the eight turns: question, answer and what the template adds) are 1,687 blocks.
+    #[arg(long, default_value_t = 1_690)]
     pub(crate) blocks_b: u32,
     /// Workload B: seeds of the random session keys, a draw each; the median draw is reported with the range of all.
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5", num_args = 1..)]
     pub(crate) seeds: Vec<u64>,
+    /// The picker's configuration (an EndpointPickerConfig).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config_file: Option<PathBuf>,
     /// Tokens of an answer.
     #[arg(long, default_value_t = 32)]
     pub(crate) output_tokens: u32,

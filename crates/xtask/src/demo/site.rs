@@ -37,6 +37,7 @@ pub(crate) struct Site {
     binaries: Binaries,
     model: String,
     model_dir: PathBuf,
+    config: Option<PathBuf>,
     picker: Option<Server>,
     envoy: Server,
     servers: Server,
@@ -68,7 +69,17 @@ impl Site {
         }
         wait_for("Envoy", &envoy, || get(ports.admin, "/ready").is_ok_and(|answer| answer.contains("LIVE")))?;
         let (binaries, model) = (binaries.clone(), settings.model.clone());
-        Ok(Self { folder, ports, binaries, model, model_dir, picker: None, envoy, servers: engines })
+        Ok(Self {
+            folder,
+            ports,
+            binaries,
+            model,
+            model_dir,
+            config: settings.config_file.clone(),
+            picker: None,
+            envoy,
+            servers: engines,
+        })
     }
 
     /// Empties every engine's cache, and starts the picker anew where the policy needs it.
@@ -88,6 +99,9 @@ impl Site {
 
     fn start_picker(&mut self) -> Result<()> {
         let mut command = Command::new(&self.binaries.epp);
+        if let Some(file) = &self.config {
+            command.arg("--config-file").arg(file);
+        }
         command.arg("--endpoints-file").arg(self.folder.join("endpoints.yaml"));
         command.arg("--model").arg(format!("{}={}", self.model, self.model_dir.display()));
         command.args(["--secure-serving=false", "--bind-address", "127.0.0.1"]);
@@ -204,10 +218,14 @@ fn endpoints(ports: &[u16]) -> String {
 }
 
 fn fill(template: &str, ports: &Ports) -> String {
-    let engine = |port: &u16| {
-        format!("{{ endpoint: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }} }} }}")
+    // Ports differ from run to run: the ring is made of the engines' numbers, so that a seed means the same draw each time.
+    let engine = |(port, number): (&u16, u16)| {
+        format!(
+            "{{ endpoint: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }} }}, \
+             metadata: {{ filter_metadata: {{ envoy.lb: {{ hash_key: engine-{number} }} }} }} }}"
+        )
     };
-    let engines: Vec<String> = ports.engines.iter().map(engine).collect();
+    let engines: Vec<String> = ports.engines.iter().zip(1..).map(engine).collect();
     template
         .replace("{engines}", &format!("[ {} ]", engines.join(", ")))
         .replace("{round_robin_port}", &ports.round_robin.to_string())

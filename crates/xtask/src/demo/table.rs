@@ -105,10 +105,11 @@ fn sizes(settings: &Settings, workload: Workload) -> String {
             settings.blocks_a * BLOCK,
         ),
         Workload::B => format!(
-            "B: {} dialogs of about {} turns over an opening of {} tokens, think time {} ms, a random session key a dialog (seeds {}); \
+            "B: {} dialogs of {} turns of {} tokens over an opening of {}, think time {} ms, a random session key a dialog (seeds {}); \
              {} engines, each with a cache of {} tokens.",
             settings.dialogs,
             settings.turns,
+            settings.turn_tokens,
             settings.opening_tokens,
             settings.think_ms,
             settings.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
@@ -161,6 +162,7 @@ pub(crate) fn json(settings: &Settings, rows: &[Row]) -> Value {
             "dialog_rate": settings.dialog_rate,
             "turns": settings.turns,
             "opening_tokens": settings.opening_tokens,
+            "turn_tokens": settings.turn_tokens,
             "think_ms": settings.think_ms,
             "output_tokens": settings.output_tokens,
             "seeds": settings.seeds,

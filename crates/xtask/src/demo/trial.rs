@@ -85,7 +85,9 @@ pub(crate) fn run(settings: &Settings, site: &Site, workload: Workload, policy: 
             set("--dialogs", settings.dialogs.to_string());
             set("--rate", settings.dialog_rate.to_string());
             set("--turns", settings.turns.to_string());
+            set("--turns-spread", "0".to_owned());
             set("--opening-tokens", settings.opening_tokens.to_string());
+            set("--question-tokens", settings.turn_tokens.to_string());
             set("--think-ms", settings.think_ms.to_string());
         }
     }
