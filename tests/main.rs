@@ -4,6 +4,8 @@
 //! `cargo xtask test` fetches the Envoy that these tests need. Each test has servers and ports of its own, and shows
 //! their logs when it fails.
 
+#![allow(unreachable_pub, reason = "nothing is exported from a test; `pub` here means what the module is for")]
+
 mod black_box {
     mod client;
     mod envoy;
@@ -23,4 +25,5 @@ mod black_box {
     mod outage;
     mod picks;
     mod shutdown;
+    mod tools;
 }

@@ -4,6 +4,7 @@
 //! arguments start this program; what is ours alone is marked so in its help. Nothing is read or opened here.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +29,59 @@ pub(crate) enum Tool {
         /// An EndpointPickerConfig in YAML.
         file: PathBuf,
     },
+    /// Print the text, the tokens and the block hashes of the request on standard input, as JSON: what the picker makes
+    /// of it. Exit 1 and say why if it can't be understood.
+    Tokenize {
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Print the text that a chat template gives for a context, and nothing else; exit 1 and name the line if it fails.
+    Render {
+        /// The template: a chat_template.jinja.
+        #[arg(long, value_name = "FILE")]
+        template: PathBuf,
+        /// The context as a JSON object: messages, tools, add_generation_prompt, bos_token and what else the template
+        /// reads.
+        #[arg(long, value_name = "FILE")]
+        context: PathBuf,
+    },
+    /// Say how far requests share the beginning of their prompts, where they part and why: each file against the first.
+    Audit {
+        #[command(flatten)]
+        reading: Reading,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Bodies of requests.
+        #[arg(value_name = "REQUEST.json", required = true, num_args = 2..)]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// How a tool reads a request, and within which border it hashes its prompt.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Reading {
+    /// Directory with the model's tokenizer.json, tokenizer_config.json and chat_template.jinja.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: PathBuf,
+    /// Path of the API, such as /v1/chat/completions; guessed from the body's shape if not given.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Option<String>,
+    /// The model's name in the picker's config, of which the names in requests are then aliases; else the request's own.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) name: Option<String>,
+    /// The model's revision in the picker's config.
+    #[arg(long, value_name = "REVISION", default_value = "")]
+    pub(crate) revision: String,
+    /// The adapter that the request's name of a model means in the picker's config.
+    #[arg(long, value_name = "ADAPTER", default_value = "")]
+    pub(crate) adapter: String,
+    /// The tenant, as the header that the operator trusts would name it.
+    #[arg(long, value_name = "TENANT", default_value = "")]
+    pub(crate) tenant: String,
+    /// Tokens in a block of the engine's cache.
+    #[arg(long, value_name = "TOKENS", default_value = "16")]
+    pub(crate) block_size: NonZeroU32,
 }
 
 /// A switch that takes `--x`, `--x=true` or `--x=false`, as Go's flags do.

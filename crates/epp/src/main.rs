@@ -28,6 +28,9 @@ fn main() -> ExitCode {
     let cli = Cli::from_process();
     match cli.tool {
         Some(Tool::CheckConfig { file }) => tools::check_config(&file),
+        Some(Tool::Tokenize { reading }) => tools::tokenize(&reading),
+        Some(Tool::Render { template, context }) => tools::render(&template, &context),
+        Some(Tool::Audit { reading, json, files }) => tools::audit(&reading, &files, json),
         None => {
             logging::start(cli.flags.verbosity, &cli.flags.zap_encoder);
             match serve::serve(&cli.flags) {

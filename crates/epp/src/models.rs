@@ -106,16 +106,22 @@ impl Models {
     }
 }
 
-fn load(name: &str, directory: &Path) -> Option<Tokenizer> {
+/// Loads the tokenizer of a model's directory; about a second of CPU.
+///
+/// # Errors
+/// A file that can't be read or used, in words.
+pub(crate) fn tokenizer_in(directory: &Path) -> Result<Tokenizer, String> {
     let read = |file: &str| match fs::read(directory.join(file)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     };
-    let loaded = Files::gather(read)
-        .map_err(|error| error.to_string())
-        .and_then(|files| Tokenizer::load(files).map_err(|error| error.to_string()));
-    match loaded {
+    let files = Files::gather(read).map_err(|error| error.to_string())?;
+    Tokenizer::load(files).map_err(|error| error.to_string())
+}
+
+fn load(name: &str, directory: &Path) -> Option<Tokenizer> {
+    match tokenizer_in(directory) {
         Ok(tokenizer) => {
             for warning in tokenizer.warnings() {
                 tracing::warn!(model = name, directory = %directory.display(), "{warning}");

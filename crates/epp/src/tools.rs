@@ -1,10 +1,23 @@
-//! Tools for a person. They print to standard output; what is wrong goes to standard error.
+//! Tools for a person: a config explained, a request tokenized, a template rendered, requests compared.
+//!
+//! In: files, or standard input. Out: the answer on standard output and exit 0; or one line on standard error, nothing on
+//! standard output and exit 1. Prompts are printed, since that is what was asked for; nothing is sent anywhere.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // Printing is what they are for.
 
-use std::path::Path;
+mod asked;
+mod audit;
+mod render;
+mod shape;
+mod tokenize;
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use config::Config;
+
+use crate::flags::Reading;
 
 /// Prints a config file's effective policy in words.
 pub(crate) fn check_config(file: &Path) -> ExitCode {
@@ -22,6 +35,54 @@ pub(crate) fn check_config(file: &Path) -> ExitCode {
         }
         Err(error) => {
             eprintln!("{}: {error}", file.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints what the request on standard input is as text, tokens and hashes.
+pub(crate) fn tokenize(reading: &Reading) -> ExitCode {
+    let mut body = Vec::new();
+    let read = std::io::stdin().read_to_end(&mut body).map_err(|error| format!("standard input: {error}"));
+    finish(read.and_then(|_| tokenize::answer(reading, &body, SystemTime::now())))
+}
+
+/// Prints what a template makes of a context.
+pub(crate) fn render(template: &Path, context: &Path) -> ExitCode {
+    let both = read_file(template).and_then(|source| Ok((source, read_file(context)?)));
+    finish(both.and_then(|(source, values)| {
+        render::text((&template.display().to_string(), &source), (&context.display().to_string(), &values))
+    }))
+}
+
+/// Prints how far requests share their prompts.
+pub(crate) fn audit(reading: &Reading, files: &[PathBuf], json: bool) -> ExitCode {
+    let bodies = files.iter().map(|file| Ok((file.display().to_string(), read_file(file)?))).collect();
+    let form = match json {
+        true => audit::Form::Json,
+        false => {
+            audit::Form::Text { colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() }
+        }
+    };
+    finish(Result::and_then(bodies, |bodies: Vec<_>| audit::answer(reading, &bodies, form, SystemTime::now())))
+}
+
+fn read_file(file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Prints the answer exactly, or what went wrong. A reader that went away is no failure of ours, but none to report either.
+fn finish(answer: Result<String, String>) -> ExitCode {
+    match answer {
+        Ok(text) => {
+            let mut out = std::io::stdout().lock();
+            match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            }
+        }
+        Err(problem) => {
+            eprintln!("{problem}");
             ExitCode::FAILURE
         }
     }

@@ -106,22 +106,20 @@ impl Understood {
         if !request.fills_cache {
             return;
         }
-        let encoded = match tokenizer.encode(&request.prompt, &Context::at(now)) {
-            Ok(encoded) => encoded,
+        seed.tenant = arrived.tenant.as_deref().unwrap_or_default();
+        let tokenized = match Tokenized::of(request, tokenizer, seed, now) {
+            Ok(tokenized) => tokenized,
             Err(why) => return self.not_encoded(&why),
         };
+        let encoded = &tokenized.encoded;
         if encoded.estimated {
             self.notes.push(Note::Estimated);
         }
         self.prompt_tokens = Some(encoded.tokens() as u64);
         self.estimated = encoded.estimated;
         self.multimodal = encoded.multimodal;
-        let salt = salt(request.cache_salt.as_deref(), &encoded);
-        seed.tenant = arrived.tenant.as_deref().unwrap_or_default();
-        seed.cache_salt = &salt;
-        let prompts = || encoded.prompts.iter().map(Vec::as_slice);
         self.block_size = sizes.first().map_or(0, |size| size.get());
-        self.fingerprints = sizes.iter().map(|size| Chain::new(&seed, *size).fingerprint(prompts())).collect();
+        self.fingerprints = sizes.iter().map(|size| tokenized.fingerprint(*size)).collect();
     }
 
     /// The tokenizer and the border of the model asked for.
@@ -162,13 +160,42 @@ impl Understood {
     }
 }
 
+/// A request's prompt in tokens, and the border within which it is hashed. Serving and the tools make it the same way.
+#[derive(Debug)]
+pub(crate) struct Tokenized<'a> {
+    /// The rendered text and the tokens.
+    pub(crate) encoded: Encoded,
+    /// Within what its prefix may be shared; images and the like come in addition, by `encoded.media`.
+    pub(crate) seed: Seed<'a>,
+}
+
+impl<'a> Tokenized<'a> {
+    /// Renders and tokenizes within `border`, to which the request's own salt is added.
+    pub(crate) fn of(
+        request: &'a request::Request<'_>,
+        tokenizer: &Tokenizer,
+        border: Seed<'a>,
+        now: SystemTime,
+    ) -> Result<Self, EncodeError> {
+        let encoded = tokenizer.encode(&request.prompt, &Context::at(now))?;
+        let seed = Seed { cache_salt: request.cache_salt.as_deref().unwrap_or_default(), ..border };
+        Ok(Self { encoded, seed })
+    }
+
+    /// The hashes of its prompts in blocks of `size` tokens.
+    pub(crate) fn fingerprint(&self, size: NonZeroU32) -> Fingerprint {
+        let salt = salt(self.seed.cache_salt, &self.encoded.media);
+        let seed = Seed { cache_salt: &salt, ..self.seed };
+        Chain::new(&seed, size).fingerprint(self.encoded.prompts.iter().map(Vec::as_slice))
+    }
+}
+
 /// The request's salt and, where images or the like take the place of tokens that aren't counted here, their content:
 /// prompts with other images share nothing.
-fn salt<'a>(salt: Option<&'a str>, encoded: &Encoded) -> Cow<'a, str> {
-    let salt = salt.unwrap_or_default();
-    if encoded.media.is_empty() {
+fn salt<'a>(salt: &'a str, media: &[u64]) -> Cow<'a, str> {
+    if media.is_empty() {
         return Cow::Borrowed(salt);
     }
-    let media: Vec<String> = encoded.media.iter().map(|hash| format!("{hash:016x}")).collect();
+    let media: Vec<String> = media.iter().map(|hash| format!("{hash:016x}")).collect();
     Cow::Owned(format!("{salt}\u{0}{}", media.join(",")))
 }
