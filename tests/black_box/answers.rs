@@ -6,7 +6,7 @@ use super::client::Client;
 use super::envoy::Form;
 use super::program::wait_until;
 use super::scripted::{Engine, Saying};
-use super::stage::{Stage, chat};
+use super::stage::{Stage, chat, streamed_chat};
 
 /// A streamed chat completion as vLLM writes it, `usage` in its last event.
 fn event_stream() -> Vec<u8> {
@@ -26,13 +26,6 @@ fn event_stream() -> Vec<u8> {
     text.into_bytes()
 }
 
-fn streamed_chat() -> String {
-    let mut body: serde_json::Value = serde_json::from_str(&chat("qwen3", "hello")).expect("JSON");
-    body["stream"] = true.into();
-    body["stream_options"] = serde_json::json!({ "include_usage": true });
-    body.to_string()
-}
-
 #[test]
 fn however_a_streamed_answer_is_cut_its_bytes_arrive_and_its_usage_is_read() {
     let cuts = [1, 2, 3, 7, 64, 100_000];
@@ -43,7 +36,7 @@ fn however_a_streamed_answer_is_cut_its_bytes_arrive_and_its_usage_is_read() {
     });
     let stage = Stage::start("cut", Form::OriginalDst, &[engine.address]);
     for cut in cuts {
-        let reply = stage.post("/v1/chat/completions", &streamed_chat());
+        let reply = stage.post("/v1/chat/completions", &streamed_chat("qwen3", "hello"));
         assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")));
         assert!(reply.body == event_stream(), "cut every {cut} bytes: other bytes arrived:\n{}", reply.text());
     }
@@ -61,7 +54,7 @@ fn an_event_passes_before_the_next_one_is_written() {
     let (engine, gate) = Engine::gated();
     let stage = Stage::start("event_by_event", Form::OriginalDst, &[engine.address]);
     let mut client = Client::connect(stage.port);
-    client.send("POST", "/v1/chat/completions", &[], streamed_chat().as_bytes());
+    client.send("POST", "/v1/chat/completions", &[], streamed_chat("qwen3", "hello").as_bytes());
     let events = [&b"data: {\"choices\":[]}\n\n"[..], b"data: [DONE]\n\n"];
     gate.send(events[0].to_vec()).expect("the engine waits for it");
     assert_eq!(client.head().status, 200);
@@ -77,7 +70,7 @@ fn a_client_that_hangs_up_half_way_leaves_nothing_in_flight() {
     let (engine, gate) = Engine::gated();
     let stage = Stage::start("hang_up", Form::OriginalDst, &[engine.address]);
     let mut client = Client::connect(stage.port);
-    client.send("POST", "/v1/chat/completions", &[], streamed_chat().as_bytes());
+    client.send("POST", "/v1/chat/completions", &[], streamed_chat("qwen3", "hello").as_bytes());
     gate.send(b"data: {\"choices\":[]}\n\n".to_vec()).expect("the engine waits for it");
     assert_eq!(client.head().status, 200);
     assert!(client.chunk().is_some());

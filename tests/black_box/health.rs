@@ -5,9 +5,11 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use super::envoy::Form;
 use super::picker::Picker;
 use super::program::{folder, wait_until};
 use super::scripted::Engine;
+use super::stage::{Stage, chat};
 
 /// What gateways, charts, conformance tests and KServe ask for, and a name that nobody knows.
 const READINESS_NAMES: [&str; 5] =
@@ -44,11 +46,13 @@ fn a_picker_that_has_read_an_engine_serves_by_any_name_on_both_ports() {
 }
 
 #[test]
-fn a_picker_without_a_fleet_is_alive_and_not_ready() {
-    let picker = Picker::start_unready(&[], &[], &folder("health_unready"));
-    wait_until("its ports answer", || probe(picker.health_port, "").is_some() && probe(picker.port, "").is_some());
-    for name in READINESS_NAMES {
-        check(&picker, name, ServingStatus::NotServing);
-    }
-    check(&picker, "liveness", ServingStatus::Serving);
+fn a_picker_with_an_empty_fleet_is_ready_and_says_of_each_request_what_is_missing() {
+    let stage = Stage::start("empty_fleet", Form::OriginalDst, &[]);
+    wait_until("it is ready", || probe(stage.picker.health_port, "") == Some(ServingStatus::Serving));
+    check(&stage.picker, "liveness", ServingStatus::Serving);
+    let reply = stage.post("/v1/chat/completions", &chat("qwen3", "hello"));
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    assert_eq!(reply.header("x-llm-d-request-dropped-reason"), Some("rejected-no-endpoints"));
+    let error: serde_json::Value = serde_json::from_slice(&reply.body).expect("an error in OpenAI's form");
+    assert_eq!(error["error"]["type"], "service_unavailable_error", "{error}");
 }

@@ -49,3 +49,10 @@ pub fn chat(model: &str, content: &str) -> String {
     serde_json::json!({ "model": model, "max_tokens": 4, "messages": [{ "role": "user", "content": content }] })
         .to_string()
 }
+
+/// The same, streamed, with usage at its end.
+pub fn streamed_chat(model: &str, content: &str) -> String {
+    let messages = serde_json::json!([{ "role": "user", "content": content }]);
+    let options = serde_json::json!({ "include_usage": true });
+    serde_json::json!({ "model": model, "max_tokens": 4, "messages": messages, "stream": true, "stream_options": options }).to_string()
+}
