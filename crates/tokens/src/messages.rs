@@ -1,9 +1,10 @@
 //! Messages as vLLM hands them to a chat template.
 //!
-//! In: the messages and tools of a request; out: the values a template sees, following vLLM's
-//! `entrypoints/chat_utils.py`: parts joined by newlines, or kept as a list where the template loops over them; no
-//! content is empty content; tool calls' arguments parsed; reasoning under both its names. What vLLM answers with an
-//! error is an error here.
+//! In: the messages and tools of a request; out: the values a template sees, following vLLM's `renderers/chat_utils.py`
+//! and `renderers/hf.py`, and the order in which its models print their members: parts joined by newlines, or kept as a
+//! list where the template loops over them; no content is empty content; tool calls' arguments parsed; reasoning under
+//! both its names; developers as system where the template doesn't know them. What vLLM answers with an error is an
+//! error here.
 
 use std::borrow::Cow;
 
@@ -11,10 +12,35 @@ use minijinja::Value;
 use request::json::{self, Object};
 
 use crate::{
-    EncodeError,
+    EncodeError, Template,
     media::{Modality, content_hash},
     template::{ContentFormat, Dict, List, to_template},
 };
+
+/// The line that Claude Code puts before its instructions; it changes with every request, and vLLM drops it.
+const BILLING_HEADER: &str = "x-anthropic-billing-header";
+
+/// The members of parts that vLLM reads itself. Others reach a template that takes parts.
+const KNOWN_PART_MEMBERS: [&str; 18] = [
+    "audio_embeds",
+    "audio_url",
+    "closed",
+    "data",
+    "file",
+    "image_embeds",
+    "image_pil",
+    "image_url",
+    "input_audio",
+    "name",
+    "prompt_cache_breakpoint",
+    "refusal",
+    "text",
+    "thinking",
+    "type",
+    "uuid",
+    "video_embeds",
+    "video_url",
+];
 
 /// A cleaned-up chat.
 #[derive(Debug, Default)]
@@ -26,45 +52,53 @@ pub(crate) struct Conversation {
     pub(crate) media: Vec<u64>,
 }
 
+/// A message on its way to the template.
+struct Message<'m> {
+    role: &'m str,
+    content: Content,
+    others: Vec<(&'static str, Value)>,
+}
+
 /// A message's content on its way to the template.
 enum Content {
     Text(String),
     Parts(Vec<Part>),
 }
 
-/// One part of a content that stays a list.
+/// One part of a content, with the members that vLLM doesn't know.
 enum Part {
-    Text(String),
-    Media(Modality),
+    Text(String, Vec<(String, Value)>),
+    Media(Modality, Vec<(String, Value)>),
     ToolReference(Value),
 }
 
-/// What a part of the request was read as.
-enum Read {
-    Nothing,
-    Text(String),
-    Media(Modality),
-    ToolReference(Value),
-}
-
-/// Cleans up the messages. With `tag`, the last message's text has it appended, so that the rendered text can be cut
-/// there.
+/// Cleans up the messages for a template. With `tag`, the last message's text has it appended, so that the rendered text
+/// can be cut there.
 pub(crate) fn clean(
     messages: &[json::Value<'_>],
-    format: ContentFormat,
+    template: &Template,
     tag: Option<&str>,
 ) -> Result<Conversation, EncodeError> {
-    let mut conversation = Conversation { messages: Vec::with_capacity(messages.len()), ..Conversation::default() };
-    for (at, message) in messages.iter().enumerate() {
+    let mut conversation = Conversation::default();
+    let mut cleaned = Vec::with_capacity(messages.len());
+    for message in messages {
         let Some(message) = message.as_object() else { return Err(refused("a message isn't an object")) };
-        let tag = tag.filter(|_| at + 1 == messages.len());
-        let cleaned = clean_message(message, format, tag, &mut conversation)?;
-        conversation.messages.push(cleaned);
+        cleaned.push(clean_message(message, template.content_format(), &mut conversation.media)?);
     }
+    if !template.knows_developers() && cleaned.iter().any(|message| message.role == "developer") {
+        cleaned = with_one_system(cleaned);
+    }
+    if let Some(tag) = tag {
+        let last = cleaned.last_mut().filter(|_| template.reads_content());
+        let Some(last) = last else { return Err(refused("continue_final_message, but the template reads no content")) };
+        conversation.final_text = Some(append(&mut last.content, tag)?);
+    }
+    conversation.messages = cleaned.into_iter().map(Message::into_value).collect();
     Ok(conversation)
 }
 
-/// Tools as vLLM's models print them: the known fields first, missing ones null, the others in the client's order.
+/// Tools as vLLM's models print them: the known members in their order and no others, a missing description and missing
+/// parameters null.
 pub(crate) fn tools(tools: &[json::Value<'_>]) -> Result<Option<Value>, EncodeError> {
     let tools: Vec<Value> = tools.iter().map(tool).collect::<Result<_, _>>()?;
     Ok((!tools.is_empty()).then(|| List::collect(tools)))
@@ -75,60 +109,64 @@ fn tool(tool: &json::Value<'_>) -> Result<Value, EncodeError> {
     let Some(function) = tool.get("function").and_then(json::Value::as_object) else {
         return Err(refused("a tool has no function"));
     };
-    let known = ["name", "description", "parameters"];
-    let described = known
-        .iter()
-        .map(|key| (*key, function.get(key).map_or(Value::from(()), to_template)))
-        .chain(others(function, &known));
+    let member = |key: &'static str| (key, function.get(key).map_or(Value::from(()), to_template));
+    let mut described = vec![member("name"), member("description"), member("parameters")];
+    described.extend(present(function, "strict"));
+    described.extend(present(function, "defer_loading").or_else(|| present(tool, "defer_loading")));
     let kind = tool.get("type").map_or_else(|| Value::from("function"), to_template);
     let fields = [("type", kind), ("function", Dict::collect(described))];
-    Ok(Dict::collect(fields.into_iter().chain(others(tool, &["type", "function"]))))
+    Ok(Dict::collect(fields.into_iter().chain(present(tool, "defer_loading"))))
 }
 
-fn others<'o>(object: &'o Object<'_>, known: &'o [&str]) -> impl Iterator<Item = (&'o str, Value)> {
-    object.iter().filter(|(key, _)| !known.contains(key)).map(|(key, value)| (key, to_template(value)))
+/// A member that isn't null.
+fn present(object: &Object<'_>, key: &'static str) -> Option<(&'static str, Value)> {
+    object.get(key).filter(|value| **value != json::Value::Null).map(|value| (key, to_template(value)))
 }
 
-fn clean_message(
-    message: &Object<'_>,
+/// An object's members, the known ones first and in their order, as vLLM's models print them.
+fn in_order<'o, 'a>(
+    object: &'o Object<'a>,
+    known: &'static [&'static str],
+) -> impl Iterator<Item = (&'o str, &'o json::Value<'a>)> {
+    let first = known.iter().filter_map(|key| Some((*key, object.get(key)?)));
+    first.chain(object.iter().filter(|(key, _)| !known.contains(key)))
+}
+
+fn clean_message<'m>(
+    message: &'m Object<'_>,
     format: ContentFormat,
-    tag: Option<&str>,
-    conversation: &mut Conversation,
-) -> Result<Value, EncodeError> {
+    media: &mut Vec<u64>,
+) -> Result<Message<'m>, EncodeError> {
     let Some(role) = message.get("role").and_then(json::Value::as_str) else {
         return Err(refused("a message has no role"));
     };
-    let mut content = content(message.get("content"), format, &mut conversation.media)?;
-    if role == "tool" {
-        content = joined_if_text(content);
-    }
-    if let Some(tag) = tag {
-        conversation.final_text = Some(append(&mut content, tag)?);
-    }
-    let mut fields = vec![("role", Value::from(role)), ("content", content.into_value())];
+    let mut content = content(message.get("content"), format, role == "system", media)?;
+    let mut others = Vec::new();
     match role {
-        "assistant" => assistant_fields(message, &mut fields)?,
-        "tool" => fields.extend(message.get("tool_call_id").map(|id| ("tool_call_id", to_template(id)))),
+        "assistant" => assistant_members(message, &mut others)?,
+        "tool" => {
+            content = joined_if_text(content);
+            others.extend(message.get("tool_call_id").map(|id| ("tool_call_id", to_template(id))));
+        }
         _ => {}
     }
     for key in ["name", "task"] {
-        fields.extend(message.get(key).and_then(json::Value::as_str).map(|text| (key, Value::from(text))));
+        others.extend(message.get(key).and_then(json::Value::as_str).map(|text| (key, Value::from(text))));
     }
     if role == "developer" {
-        fields.push(("tools", message.get("tools").map_or(Value::from(()), to_template)));
+        others.push(("tools", message.get("tools").map_or(Value::from(()), to_template)));
     }
-    Ok(Dict::collect(fields))
+    Ok(Message { role, content, others })
 }
 
-fn assistant_fields(message: &Object<'_>, fields: &mut Vec<(&str, Value)>) -> Result<(), EncodeError> {
+fn assistant_members(message: &Object<'_>, others: &mut Vec<(&'static str, Value)>) -> Result<(), EncodeError> {
     if let Some(calls) = message.get("tool_calls").and_then(json::Value::as_array).filter(|calls| !calls.is_empty()) {
         let calls: Vec<Value> = calls.iter().map(tool_call).collect::<Result<_, _>>()?;
-        fields.push(("tool_calls", List::collect(calls)));
+        others.push(("tool_calls", List::collect(calls)));
     }
-    if let Some(reasoning) = message.get("reasoning").filter(|reasoning| **reasoning != json::Value::Null) {
-        let reasoning = to_template(reasoning);
-        fields.push(("reasoning", reasoning.clone()));
-        fields.push(("reasoning_content", reasoning));
+    if let Some((_, reasoning)) = present(message, "reasoning").or_else(|| present(message, "reasoning_content")) {
+        others.push(("reasoning", reasoning.clone()));
+        others.push(("reasoning_content", reasoning));
     }
     Ok(())
 }
@@ -138,88 +176,114 @@ fn tool_call(call: &json::Value<'_>) -> Result<Value, EncodeError> {
     let Some(function) = call.get("function").and_then(json::Value::as_object) else {
         return Err(refused("a tool call has no function"));
     };
+    if call.get("type").is_some_and(|kind| kind.as_str() != Some("function")) {
+        return Err(refused("a tool call isn't one of a function"));
+    }
     let arguments = match function.get("arguments") {
         Some(json::Value::Str(text)) => parsed(text),
-        Some(value @ (json::Value::Object(_) | json::Value::Array(_))) => to_template(value),
+        Some(value @ json::Value::Object(_)) => to_template(value),
         _ => Dict::empty(),
     };
-    let mut function: Vec<(&str, Value)> = function.iter().map(|(key, value)| (key, to_template(value))).collect();
-    match function.iter_mut().find(|(key, _)| *key == "arguments") {
-        Some((_, value)) => *value = arguments,
-        None => function.push(("arguments", arguments)),
-    }
-    let function = Dict::collect(function);
+    let others = in_order(function, &["arguments", "name"]).filter(|(key, _)| *key != "arguments");
+    let function = Dict::collect(
+        std::iter::once(("arguments", arguments)).chain(others.map(|(key, value)| (key, to_template(value)))),
+    );
     Ok(Dict::collect(
-        call.iter().map(|(key, value)| (key, if key == "function" { function.clone() } else { to_template(value) })),
+        in_order(call, &["id", "function", "type"])
+            .map(|(key, value)| (key, if key == "function" { function.clone() } else { to_template(value) })),
     ))
 }
 
-/// Arguments that aren't JSON count as none.
+/// Arguments that aren't a JSON object count as none.
 fn parsed(arguments: &str) -> Value {
     match json::parse(arguments.as_bytes()) {
-        Ok(value) => to_template(&value),
-        Err(_) => Dict::empty(),
+        Ok(value @ json::Value::Object(_)) => to_template(&value),
+        _ => Dict::empty(),
     }
+}
+
+/// For a template that doesn't know developers: they are system, and all system messages are one, the first, unless the
+/// first is the only one.
+fn with_one_system(mut messages: Vec<Message<'_>>) -> Vec<Message<'_>> {
+    for message in &mut messages {
+        if message.role == "developer" {
+            message.role = "system";
+            message.others.retain(|(key, _)| *key != "tools");
+        }
+    }
+    if messages.iter().skip(1).all(|message| message.role != "system") {
+        return messages;
+    }
+    let (system, rest): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| message.role == "system");
+    let texts: Vec<String> =
+        system.into_iter().map(|message| message.content.into_text()).filter(|text| !text.is_empty()).collect();
+    let merged = Message { role: "system", content: Content::Text(texts.join("\n\n")), others: Vec::new() };
+    std::iter::once(merged).chain(rest).collect()
+}
+
+/// A system message's text without the billing header's line; `None` where nothing else is in it.
+fn without_billing_header(text: &str) -> Option<&str> {
+    if !text.starts_with(BILLING_HEADER) {
+        return Some(text);
+    }
+    text.split_once('\n').map(|(_, rest)| rest).filter(|rest| !rest.is_empty())
 }
 
 fn content(
     content: Option<&json::Value<'_>>,
     format: ContentFormat,
+    of_system: bool,
     media: &mut Vec<u64>,
 ) -> Result<Content, EncodeError> {
     let parts = match content {
-        None | Some(json::Value::Null) => &[],
-        Some(json::Value::Str(text)) => return Ok(whole(text, format)),
-        Some(json::Value::Array(parts)) => parts.as_slice(),
+        None | Some(json::Value::Null) => Vec::new(),
+        Some(json::Value::Str(text)) if format == ContentFormat::String && !of_system => {
+            return Ok(Content::Text(text.clone().into_owned()));
+        }
+        Some(json::Value::Str(text)) => vec![Part::Text(text.clone().into_owned(), Vec::new())],
+        Some(json::Value::Array(parts)) => read_parts(parts, media)?,
         Some(_) => return Err(refused("a content is neither text nor a list of parts")),
     };
-    match format {
-        ContentFormat::Openai => {
-            let mut kept = Vec::with_capacity(parts.len());
-            for part in parts {
-                kept.extend(match read_part(part, media)? {
-                    Read::Nothing => None,
-                    Read::Text(text) => Some(Part::Text(text)),
-                    Read::Media(modality) => Some(Part::Media(modality)),
-                    Read::ToolReference(name) => Some(Part::ToolReference(name)),
-                });
-            }
-            Ok(Content::Parts(kept))
-        }
-        ContentFormat::String => {
-            let mut text = String::new();
-            let mut first = true;
-            for part in parts {
-                let piece = match read_part(part, media)? {
-                    Read::Text(piece) => piece,
-                    Read::ToolReference(name) => name.to_string(),
-                    Read::Nothing | Read::Media(_) => continue,
-                };
-                // vLLM skips what is falsy to Python.
-                if piece.is_empty() {
-                    continue;
-                }
-                if !first {
-                    text.push('\n');
-                }
-                first = false;
-                text.push_str(&piece);
-            }
-            Ok(Content::Text(text))
-        }
-    }
+    let parts = if of_system { without_billing_headers(parts) } else { parts };
+    Ok(match format {
+        ContentFormat::Openai => Content::Parts(parts),
+        ContentFormat::String => Content::Text(joined(parts)),
+    })
 }
 
-fn whole(text: &str, format: ContentFormat) -> Content {
-    match format {
-        ContentFormat::String => Content::Text(text.to_owned()),
-        ContentFormat::Openai => Content::Parts(vec![Part::Text(text.to_owned())]),
-    }
+fn without_billing_headers(parts: Vec<Part>) -> Vec<Part> {
+    let kept = parts.into_iter().filter_map(|part| match part {
+        Part::Text(text, others) => Some(Part::Text(without_billing_header(&text)?.to_owned(), others)),
+        other => Some(other),
+    });
+    kept.collect()
 }
 
-fn read_part(part: &json::Value<'_>, media: &mut Vec<u64>) -> Result<Read, EncodeError> {
+/// Texts on lines of their own. vLLM skips what is falsy to Python.
+fn joined(parts: Vec<Part>) -> String {
+    let mut whole = String::new();
+    for part in parts {
+        let text = match part {
+            Part::Text(text, _) => text,
+            Part::ToolReference(name) => name.to_string(),
+            Part::Media(..) => continue,
+        };
+        if !text.is_empty() && !whole.is_empty() {
+            whole.push('\n');
+        }
+        whole.push_str(&text);
+    }
+    whole
+}
+
+fn read_parts(parts: &[json::Value<'_>], media: &mut Vec<u64>) -> Result<Vec<Part>, EncodeError> {
+    parts.iter().filter_map(|part| read_part(part, media).transpose()).collect()
+}
+
+/// What a part of the request was read as; nothing where it holds none of what its type says.
+fn read_part(part: &json::Value<'_>, media: &mut Vec<u64>) -> Result<Option<Part>, EncodeError> {
     let part = match part {
-        json::Value::Str(text) => return Ok(Read::Text(text.clone().into_owned())),
+        json::Value::Str(text) => return Ok(Some(Part::Text(text.clone().into_owned(), Vec::new()))),
         json::Value::Object(part) => part,
         _ => return Err(refused("a content part is neither text nor an object")),
     };
@@ -233,16 +297,21 @@ fn read_part(part: &json::Value<'_>, media: &mut Vec<u64>) -> Result<Read, Encod
         Some("text" | "input_text" | "output_text") if uuid.is_none() => text_of(part, "text"),
         Some("refusal") if uuid.is_none() => text_of(part, "refusal"),
         Some("thinking") if uuid.is_none() => text_of(part, "thinking"),
-        Some("tool_reference") => Ok(Read::ToolReference(part.get("name").map_or(Value::from(()), to_template))),
+        Some("tool_reference") => Ok(Some(Part::ToolReference(part.get("name").map_or(Value::from(()), to_template)))),
         _ => {
             let key = kind.filter(|kind| Modality::of(kind).is_some()).or_else(|| named_by_key(part, kind, uuid));
             let Some((key, modality)) = key.and_then(|key| Some((key, Modality::of(key)?))) else {
                 return Err(refused("a content part of a type that the engine doesn't know"));
             };
             media.push(content_hash(modality, uuid.unwrap_or_else(|| shown(part, key))));
-            Ok(Read::Media(modality))
+            Ok(Some(Part::Media(modality, unknown_members(part))))
         }
     }
+}
+
+fn unknown_members(part: &Object<'_>) -> Vec<(String, Value)> {
+    let unknown = part.iter().filter(|(key, _)| !KNOWN_PART_MEMBERS.contains(key));
+    unknown.map(|(key, value)| (key.to_owned(), to_template(value))).collect()
 }
 
 /// Without a type, or with a name of the client's own, a part is what its keys say.
@@ -264,10 +333,10 @@ fn shown<'p, 'a>(part: &'p Object<'a>, kind: &str) -> &'p json::Value<'a> {
     }
 }
 
-fn text_of(part: &Object<'_>, key: &str) -> Result<Read, EncodeError> {
+fn text_of(part: &Object<'_>, key: &str) -> Result<Option<Part>, EncodeError> {
     match part.get(key) {
-        Some(json::Value::Str(text)) => Ok(Read::Text(text.clone().into_owned())),
-        None | Some(json::Value::Null) => Ok(Read::Nothing),
+        Some(json::Value::Str(text)) => Ok(Some(Part::Text(text.clone().into_owned(), unknown_members(part)))),
+        None | Some(json::Value::Null) => Ok(None),
         Some(_) => Err(refused("a text part's text isn't text")),
     }
 }
@@ -275,15 +344,8 @@ fn text_of(part: &Object<'_>, key: &str) -> Result<Read, EncodeError> {
 /// A tool's answer in parts becomes one text, unless it holds more than text.
 fn joined_if_text(content: Content) -> Content {
     match content {
-        Content::Parts(parts) if parts.iter().all(|part| matches!(part, Part::Text(_))) => {
-            let texts: Vec<String> = parts
-                .into_iter()
-                .filter_map(|part| match part {
-                    Part::Text(text) => Some(text),
-                    _ => None,
-                })
-                .collect();
-            Content::Text(texts.join("\n"))
+        Content::Parts(parts) if parts.iter().all(|part| matches!(part, Part::Text(..))) => {
+            Content::Text(Content::Parts(parts).into_text())
         }
         other => other,
     }
@@ -294,7 +356,7 @@ fn append(content: &mut Content, tag: &str) -> Result<String, EncodeError> {
     let text = match content {
         Content::Text(text) => Some(text),
         Content::Parts(parts) => parts.iter_mut().rev().find_map(|part| match part {
-            Part::Text(text) => Some(text),
+            Part::Text(text, _) => Some(text),
             _ => None,
         }),
     };
@@ -304,7 +366,27 @@ fn append(content: &mut Content, tag: &str) -> Result<String, EncodeError> {
     Ok(whole)
 }
 
+impl Message<'_> {
+    fn into_value(self) -> Value {
+        let fields = [("role", Value::from(self.role)), ("content", self.content.into_value())];
+        Dict::collect(fields.into_iter().chain(self.others))
+    }
+}
+
 impl Content {
+    /// The text, or the parts' texts on lines of their own, empty ones too.
+    fn into_text(self) -> String {
+        let parts = match self {
+            Content::Text(text) => return text,
+            Content::Parts(parts) => parts,
+        };
+        let texts = parts.into_iter().filter_map(|part| match part {
+            Part::Text(text, _) => Some(text),
+            Part::Media(..) | Part::ToolReference(_) => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
     fn into_value(self) -> Value {
         match self {
             Content::Text(text) => Value::from(text),
@@ -315,10 +397,15 @@ impl Content {
 
 impl Part {
     fn into_value(self) -> Value {
+        let with = |first: Vec<(String, Value)>, others: Vec<(String, Value)>| {
+            let fields: Vec<(String, Value)> = first.into_iter().chain(others).collect();
+            Dict::collect(fields.iter().map(|(key, value)| (key.as_str(), value.clone())))
+        };
+        let kind = |name: &str| ("type".to_owned(), Value::from(name));
         match self {
-            Part::Text(text) => Dict::collect([("type", Value::from("text")), ("text", Value::from(text))]),
-            Part::Media(modality) => Dict::collect([("type", Value::from(modality.name()))]),
-            Part::ToolReference(name) => Dict::collect([("type", Value::from("tool_reference")), ("name", name)]),
+            Part::Text(text, others) => with(vec![kind("text"), ("text".to_owned(), Value::from(text))], others),
+            Part::Media(modality, others) => with(vec![kind(modality.name())], others),
+            Part::ToolReference(name) => with(vec![kind("tool_reference"), ("name".to_owned(), name)], Vec::new()),
         }
     }
 }

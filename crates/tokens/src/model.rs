@@ -107,7 +107,7 @@ impl Model {
             None => self.template(tools.is_some())?,
         };
         let tag = chat.continue_final_message.then_some(CONTINUE_TAG);
-        let conversation = messages::clean(&chat.messages, template.content_format(), tag)?;
+        let conversation = messages::clean(&chat.messages, template, tag)?;
         let values = self.context(chat, conversation.messages, tools)?;
         let mut rendered =
             template.render_value(values, chat.messages.len(), context.now).map_err(EncodeError::Template)?;
@@ -138,6 +138,8 @@ impl Model {
                 "chat_template" | "tokenize" | "tools" | "messages" | "conversation" => {
                     return Err(refused("chat_template_kwargs holds a name that isn't free"));
                 }
+                // vLLM takes these for arguments that aren't set.
+                _ if *value == json::Value::Null || value.as_str() == Some("auto") => {}
                 _ => values.push((name, to_template(value))),
             }
         }
@@ -146,6 +148,10 @@ impl Model {
         }
         if let Some(effort) = &chat.reasoning_effort {
             values.push(("reasoning_effort", Value::from(effort.as_ref())));
+            // vLLM: who asks for reasoning wants it on, unless the template's arguments say otherwise.
+            if chat.template_kwargs.get("enable_thinking").is_none() {
+                values.push(("enable_thinking", Value::from(effort.as_ref() != "none")));
+            }
         }
         values.push(("add_generation_prompt", Value::from(chat.add_generation_prompt)));
         values.push(("messages", List::collect(messages)));

@@ -50,6 +50,8 @@ pub struct Template {
     /// The same, with more steps.
     environment_long: Environment<'static>,
     content_format: ContentFormat,
+    knows_developers: bool,
+    reads_content: bool,
 }
 
 /// Why a template gave no text.
@@ -132,7 +134,13 @@ impl Template {
         environment.add_template_owned(NAME, prepared.text).map_err(describe)?;
         let mut environment_long = environment.clone();
         environment_long.set_fuel(Some(MAX_STEPS_LONG));
-        Ok(Template { environment, environment_long, content_format: prepared.content_format })
+        Ok(Template {
+            environment,
+            environment_long,
+            content_format: prepared.content_format,
+            knows_developers: source.contains("'developer'") || source.contains("\"developer\""),
+            reads_content: source.contains("content"),
+        })
     }
 
     /// Renders a context, with `strftime_now` at `now`, in UTC.
@@ -147,6 +155,16 @@ impl Template {
     /// Whether messages' contents are to be lists of parts, as vLLM tells from the template.
     pub(crate) fn content_format(&self) -> ContentFormat {
         self.content_format
+    }
+
+    /// Whether the template has messages of developers, as vLLM tells from the source.
+    pub(crate) fn knows_developers(&self) -> bool {
+        self.knows_developers
+    }
+
+    /// Whether a message can be continued, as transformers tells from the source.
+    pub(crate) fn reads_content(&self) -> bool {
+        self.reads_content
     }
 
     /// Renders a context with so many messages.

@@ -1,7 +1,7 @@
 //! A request's messages, tools and settings on their way into a template, as vLLM and transformers hand them over.
 //!
-//! Each case: a `chat_template`, a request body, and the text that comes out. Sources: vLLM's
-//! `entrypoints/chat_utils.py` and `renderers/hf.py`, transformers' `chat_template_utils.py`, and public bug reports
+//! Each case: a `chat_template`, a request body, and the text that comes out. Sources: vLLM 0.32's
+//! `renderers/chat_utils.py` and `renderers/hf.py`, transformers' `chat_template_utils.py`, and public bug reports
 //! that the tests name.
 
 use std::time::SystemTime;
@@ -160,14 +160,16 @@ fn tool_calls_have_their_arguments_parsed() {
                 r#"{{"role": "assistant", "content": null, "tool_calls": [{{"id": "1", "type": "function", "function": {{"name": "f"{arguments}}}}}]}}"#
             )),
             &format!(
-                r#"[{{"role": "assistant", "content": "", "tool_calls": [{{"id": "1", "type": "function", "function": {{"name": "f", "arguments": {expected}}}}}]}}]"#
+                r#"[{{"role": "assistant", "content": "", "tool_calls": [{{"id": "1", "function": {{"arguments": {expected}, "name": "f"}}, "type": "function"}}]}}]"#
             ),
         );
     };
     check(r#", "arguments": "{\"b\":1,\"a\":[1.50, 1e3, null]}""#, r#"{"b": 1, "a": [1.5, 1000.0, null]}"#);
     check(r#", "arguments": {"b": 1}"#, r#"{"b": 1}"#);
-    check(r#", "arguments": "[1]""#, "[1]");
-    check(r#", "arguments": "5""#, "5");
+    check(r#", "arguments": "[1]""#, "{}");
+    check(r#", "arguments": "5""#, "{}");
+    check(r#", "arguments": "null""#, "{}");
+    check(r#", "arguments": [1]"#, "{}");
     check(r#", "arguments": """#, "{}");
     check(r#", "arguments": "{not json""#, "{}");
     check(r#", "arguments": null"#, "{}");
@@ -184,6 +186,14 @@ fn members_that_vllm_keeps_are_kept_and_no_others() {
     );
     check(
         r#"{"role": "assistant", "content": "a", "reasoning_content": "r", "tool_calls": null, "reasoning": null}"#,
+        r#"[{"role": "assistant", "content": "a", "reasoning": "r", "reasoning_content": "r"}]"#,
+    );
+    check(
+        r#"{"role": "assistant", "content": "a", "reasoning_content": "old", "reasoning": ""}"#,
+        r#"[{"role": "assistant", "content": "a", "reasoning": "", "reasoning_content": ""}]"#,
+    );
+    check(
+        r#"{"role": "assistant", "content": "a", "reasoning_content": null}"#,
         r#"[{"role": "assistant", "content": "a"}]"#,
     );
     check(
@@ -194,7 +204,99 @@ fn members_that_vllm_keeps_are_kept_and_no_others() {
         r#"{"role": "tool", "content": "a", "tool_call_id": "1", "name": "f"}"#,
         r#"[{"role": "tool", "content": "a", "tool_call_id": "1", "name": "f"}]"#,
     );
-    check(r#"{"role": "developer", "content": "a"}"#, r#"[{"role": "developer", "content": "a", "tools": null}]"#);
+}
+
+#[test]
+fn tool_calls_have_their_known_members_first() {
+    check(
+        SHOW,
+        &messages(
+            r#"{"role": "assistant", "tool_calls": [{"x": 1, "type": "function", "function": {"y": 2, "name": "f", "arguments": "{}"}, "index": 0, "id": "1"}]}"#,
+        ),
+        r#"[{"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": {"arguments": {}, "name": "f", "y": 2}, "type": "function", "x": 1, "index": 0}]}]"#,
+    );
+    refused(SHOW, &messages(r#"{"role": "assistant", "tool_calls": [{"type": "custom", "function": {"name": "f"}}]}"#));
+}
+
+#[test]
+fn a_template_that_wants_parts_gets_what_vllm_does_not_know_of_them() {
+    check(
+        SHOW_PARTS,
+        &messages(
+            r#"{"role": "user", "content": [{"cache_control": {"a": 1}, "text": "a", "name": "n", "type": "text", "x": null}, {"type": "image_url", "image_url": {"url": "http://x"}, "x": 1}, {"type": "thinking", "thinking": "t", "closed": true}]}"#,
+        ),
+        r#"[{"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {"a": 1}, "x": null}, {"type": "image", "x": 1}, {"type": "text", "text": "t"}]}]"#,
+    );
+}
+
+#[test]
+fn developers_are_system_for_a_template_that_does_not_know_them() {
+    let developer = r#"{"role": "developer", "content": "d", "tools": [1]}"#;
+    let system = r#"{"role": "system", "content": "s", "name": "n"}"#;
+    let user = r#"{"role": "user", "content": "u"}"#;
+    let known = r#"[{"role": "developer", "content": "d", "tools": [1]}]"#;
+    check(&format!("{{# 'developer' #}}{SHOW}"), &messages(developer), known);
+    check(&format!("{{# \"developer\" #}}{SHOW}"), &messages(developer), known);
+    let check = |list: &[&str], expected| check(SHOW, &messages(&list.join(",")), expected);
+    check(&[developer], r#"[{"role": "system", "content": "d"}]"#);
+    check(&[developer, user], r#"[{"role": "system", "content": "d"}, {"role": "user", "content": "u"}]"#);
+    check(&[user, developer], r#"[{"role": "system", "content": "d"}, {"role": "user", "content": "u"}]"#);
+    check(&[system, user, developer], r#"[{"role": "system", "content": "s\n\nd"}, {"role": "user", "content": "u"}]"#);
+    let nothing = r#"{"role": "developer", "content": ""}"#;
+    check(&[nothing, user, system], r#"[{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]"#);
+    // Without developers nothing is moved.
+    check(&[user, system], r#"[{"role": "user", "content": "u"}, {"role": "system", "content": "s", "name": "n"}]"#);
+}
+
+#[test]
+fn developers_in_parts_become_one_text_only_where_they_are_moved() {
+    let developer = r#"{"role": "developer", "content": ["a", {"type": "text", "text": ""}, "b"]}"#;
+    let user = r#"{"role": "user", "content": "u"}"#;
+    let check = |list: &[&str], expected| check(SHOW_PARTS, &messages(&list.join(",")), expected);
+    check(
+        &[developer, user],
+        r#"[{"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": ""}, {"type": "text", "text": "b"}]}, {"role": "user", "content": [{"type": "text", "text": "u"}]}]"#,
+    );
+    check(
+        &[user, developer],
+        r#"[{"role": "system", "content": "a\n\nb"}, {"role": "user", "content": [{"type": "text", "text": "u"}]}]"#,
+    );
+}
+
+#[test]
+fn the_line_that_changes_with_every_request_is_left_out_of_instructions() {
+    let header = "x-anthropic-billing-header: cch=1;";
+    let message = |role: &str, content: &str| messages(&format!(r#"{{"role": "{role}", "content": {content}}}"#));
+    let line = format!(r#""{header}\nYou are terse.""#);
+    check(SHOW, &message("system", &line), r#"[{"role": "system", "content": "You are terse."}]"#);
+    check(SHOW, &message("system", &format!(r#""{header}""#)), r#"[{"role": "system", "content": ""}]"#);
+    check(
+        SHOW,
+        &message("system", &format!(r#""a {header}""#)),
+        &format!(r#"[{{"role": "system", "content": "a {header}"}}]"#),
+    );
+    let parts = format!(r#"["{header}", {{"type": "text", "text": "{header}\n\nx"}}, "y"]"#);
+    check(SHOW, &message("system", &parts), r#"[{"role": "system", "content": "\nx\ny"}]"#);
+    let kept = r#"[{"role": "system", "content": [{"type": "text", "text": "\nx"}, {"type": "text", "text": "y"}]}]"#;
+    check(SHOW_PARTS, &message("system", &parts), kept);
+    let user = format!(r#"[{{"role": "user", "content": {line}}}]"#);
+    check(SHOW, &message("user", &line), &user);
+}
+
+/// What a request says of reasoning, and arguments that vLLM takes for unset.
+#[test]
+fn who_asks_for_reasoning_gets_thinking() {
+    let check = |rest: &str, expected| {
+        let body = format!(r#"{{"messages": [{{"role": "user", "content": "a"}}]{rest}}}"#);
+        check("{{ enable_thinking }}|{{ reasoning_effort }}|{{ x is defined }}", &body, expected);
+    };
+    check("", "||False");
+    check(r#", "reasoning_effort": "low""#, "True|low|False");
+    check(r#", "reasoning_effort": "none""#, "False|none|False");
+    check(r#", "reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": false}"#, "False|high|False");
+    check(r#", "reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": null}"#, "|high|False");
+    check(r#", "chat_template_kwargs": {"enable_thinking": null, "x": "auto"}"#, "||False");
+    check(r#", "chat_template_kwargs": {"reasoning_effort": "x", "x": 1}"#, "|x|True");
 }
 
 #[test]
@@ -207,7 +309,19 @@ fn tools_are_printed_as_vllms_models_print_them() {
     check(r#", "tools": null"#, "null");
     check(
         r#", "tools": [{"function": {"strict": true, "parameters": {"z": 1, "a": 2}, "name": "f"}, "type": "function", "x": 1}]"#,
-        r#"[{"type": "function", "function": {"name": "f", "description": null, "parameters": {"z": 1, "a": 2}, "strict": true}, "x": 1}]"#,
+        r#"[{"type": "function", "function": {"name": "f", "description": null, "parameters": {"z": 1, "a": 2}, "strict": true}}]"#,
+    );
+    check(
+        r#", "tools": [{"function": {"name": "f", "description": "d", "strict": null, "x": 1}, "cache_control": {}}]"#,
+        r#"[{"type": "function", "function": {"name": "f", "description": "d", "parameters": null}}]"#,
+    );
+    check(
+        r#", "tools": [{"defer_loading": true, "function": {"name": "f"}}]"#,
+        r#"[{"type": "function", "function": {"name": "f", "description": null, "parameters": null, "defer_loading": true}, "defer_loading": true}]"#,
+    );
+    check(
+        r#", "tools": [{"function": {"defer_loading": false, "name": "f", "strict": false}, "defer_loading": true}]"#,
+        r#"[{"type": "function", "function": {"name": "f", "description": null, "parameters": null, "strict": false, "defer_loading": false}, "defer_loading": true}]"#,
     );
     check(
         r#", "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "none""#,
@@ -304,6 +418,7 @@ fn a_continued_message_ends_the_prompt() {
     check(template, &body("so ", ""), "<user>a</user><assistant>so ");
     check(trimming, &body("so ", ""), "<user>a</user><assistant>so");
     check(parts, &body("so", ""), "[a][so");
+    refused("{% for m in messages %}{{ m['con' ~ 'tent'] }}{% endfor %}", &body("so", ""));
     refused(dropping, &body("so", ""));
     refused(upper, &body("so", ""));
     refused(template, &body("so", "").replace(r#""add_generation_prompt": false, "#, ""));
