@@ -21,9 +21,19 @@ pub(super) struct Place {
     pub(super) message: usize,
     /// Its role.
     pub(super) role: String,
-    /// How many characters of its content stand before; `None` behind its content: in its tool calls, or where the template goes
-    /// on to the next message.
-    pub(super) character: Option<usize>,
+    /// Where in it.
+    pub(super) within: Within,
+}
+
+/// Where in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Within {
+    /// Before its content: at its role, or in its reasoning.
+    Before,
+    /// After so many characters of its content.
+    Content(usize),
+    /// Behind its content: in its tool calls, or where the template ends it; for the last message also in what asks for an answer.
+    Behind,
 }
 
 /// The message at `at` (bytes) of `text`, which `chat` was rendered to; `None` before the first one's content.
@@ -45,9 +55,25 @@ pub(super) fn find(chat: &Chat<'_>, text: &str, at: usize, bench: &Bench<'_>) ->
     }
     let (message, start) = found?;
     let end = spot(chat, message, true, text, bench).unwrap_or(start);
-    let role = role(&chat.messages[message]).to_owned();
-    let character = (at <= end).then(|| text[start..at].chars().count());
-    Some(Place { message, role, character })
+    let place =
+        |message: usize, within| Some(Place { message, role: role(chat.messages.get(message)?).to_owned(), within });
+    if at <= end {
+        return place(message, Within::Content(text[start..at].chars().count()));
+    }
+    match next_begins(chat, message + 1, text, bench) {
+        Some(begin) if (end..=at).contains(&begin) => place(message + 1, Within::Before),
+        _ => place(message, Within::Behind),
+    }
+}
+
+/// Where message `next` begins, if there is one: where the text of those before it ends.
+fn next_begins(chat: &Chat<'_>, next: usize, text: &str, bench: &Bench<'_>) -> Option<usize> {
+    if next == chat.messages.len() {
+        return None;
+    }
+    let mut before = Chat { add_generation_prompt: false, continue_final_message: false, ..chat.clone() };
+    before.messages.truncate(next);
+    Some(common_text(&bench.render(&before)?, text))
 }
 
 /// A message's role.

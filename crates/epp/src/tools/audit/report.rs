@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::place::Within;
 use super::shown::{self, Paint, visible};
 use super::{Findings, Pair, Parting, Shared, Sheet};
 
@@ -64,7 +65,15 @@ fn parting_json(first: &Sheet<'_>, other: &Sheet<'_>, token: usize, parting: &Pa
         "character": texts.as_ref().map(|(spot, _)| spot.character),
         "message": parting.place.as_ref().map(|place| place.message),
         "role": parting.place.as_ref().map(|place| &place.role),
-        "message_character": parting.place.as_ref().and_then(|place| place.character),
+        "message_part": parting.place.as_ref().map(|place| match place.within {
+            Within::Before => "before_content",
+            Within::Content(_) => "content",
+            Within::Behind => "behind_content",
+        }),
+        "message_character": parting.place.as_ref().and_then(|place| match place.within {
+            Within::Content(characters) => Some(characters),
+            Within::Before | Within::Behind => None,
+        }),
         "before": texts.as_ref().map(|(spot, _)| spot.before),
         "a": texts.as_ref().map(|(spot, _)| spot.after),
         "b": texts.as_ref().map(|(_, spot)| spot.after),
@@ -176,11 +185,10 @@ fn place_text(first: &Sheet<'_>, parting: &Parting) -> String {
     let Some(place) = &parting.place else { return "before the first message's content".to_owned() };
     let (message, all) = (place.message + 1, chat.messages.len());
     let role = visible(&place.role);
-    match place.character {
-        Some(characters) => {
-            format!("in message {message} of {all} ({role}), after {characters} characters of its content")
-        }
-        None if message == all => format!("behind the content of the last message, {message} ({role})"),
-        None => format!("between the content of message {message} ({role}) and that of message {}", message + 1),
+    let which = format!("message {message} of {all} ({role})");
+    match place.within {
+        Within::Before => format!("in {which}, before its content"),
+        Within::Content(characters) => format!("in {which}, after {characters} characters of its content"),
+        Within::Behind => format!("behind the content of {which}"),
     }
 }

@@ -35,7 +35,10 @@ fn check(a: &str, b: &str, expected: &str) {
     let pair = &report["pairs"][0];
     let parting = match &pair["parting"] {
         Value::Null => "-".to_owned(),
-        parting => format!("{} {} {}", parting["message"], parting["role"], parting["message_character"]),
+        parting if parting["message_part"] == "content" => {
+            format!("{} {} {}", parting["message"], parting["role"], parting["message_character"])
+        }
+        parting => format!("{} {} {}", parting["message"], parting["role"], parting["message_part"]),
     };
     let why: Vec<&str> =
         pair["why"].as_array().expect("a list").iter().filter_map(|why| why["reason"].as_str()).collect();
@@ -106,7 +109,7 @@ fn arguments_of_the_template_are_named() {
         &[("system", "You are an AI"), ("user", "1+1=?"), ("assistant", "2"), ("user", "2+2=?")],
         ",\"chat_template_kwargs\":{\"enable_thinking\":false}",
     );
-    check(&off, &next, "21/1; 1 user null; generation_prompt");
+    check(&off, &next, "21/1; 1 user behind_content; generation_prompt");
 }
 
 #[test]
@@ -115,7 +118,12 @@ fn reasoning_that_the_template_drops_is_named() {
     let result = r#"{"role":"tool","tool_call_id":"1","content":"42"}"#;
     let turn = |more: &str| format!(r#"{{"messages":[{{"role":"user","content":"Q"}},{call},{result}{more}]}}"#);
     let later = turn(r#",{"role":"assistant","content":"It is 42."},{"role":"user","content":"Sure?"}"#);
-    check(&turn(""), &later, "9/0; 0 user null; reasoning_dropped");
+    let within = turn("")
+        .replace(r#""content":"","reasoning":"I look it up.""#, r#""content":"<think>\n\nI look.\n</think>\n\nSo.""#);
+    let within_later = later
+        .replace(r#""content":"","reasoning":"I look it up.""#, r#""content":"<think>\n\nI look.\n</think>\n\nSo.""#);
+    check(&within, &within_later, "9/0; 1 assistant before_content; reasoning_dropped");
+    check(&turn(""), &later, "9/0; 1 assistant before_content; reasoning_dropped");
 }
 
 #[test]
@@ -142,13 +150,16 @@ fn what_differs_in_a_history_is_named() {
     check(&whole, &chat(&cut, ""), "12/0; 1 user 1; history_cut");
     let mut edited = base;
     edited[2].1 = "A1!";
+    let mut other_role = base;
+    other_role[1].0 = "assistant";
+    check(&whole, &chat(&other_role, ""), "9/0; 1 user before_content; message_role");
     check(&whole, &chat(&edited, ""), "20/1; 2 assistant 2; message_text");
     let call = |city: &str| {
         format!(
             r#"{{"messages":[{{"role":"user","content":"Q"}},{{"role":"assistant","content":"ok","tool_calls":[{{"id":"1","type":"function","function":{{"name":"f","arguments":"{{\"city\":\"{city}\"}}"}}}}]}},{{"role":"tool","tool_call_id":"1","content":"x"}}]}}"#
         )
     };
-    check(&call("Rome"), &call("Oslo"), "26/1; 1 assistant null; message_tool_calls");
+    check(&call("Rome"), &call("Oslo"), "26/1; 1 assistant behind_content; message_tool_calls");
 }
 
 #[test]
