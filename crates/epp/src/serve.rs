@@ -83,7 +83,7 @@ async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
         metrics,
     };
     let serving = envoy::Settings {
-        limits: Limits { max_body: config.limits.max_body_bytes, ..Limits::default() },
+        limits: Limits { max_body: config.limits.max_body_bytes },
         drain: flags.drain_timeout,
         ..envoy::Settings::default()
     };
