@@ -1,6 +1,8 @@
 //! A program in the background: started with its output in a log, killed when dropped, its log shown where a test
 //! fails. And the small things that starting programs needs: ports, folders, waiting.
 
+#![allow(clippy::print_stderr)] // A failing test shows its servers' logs.
+
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};

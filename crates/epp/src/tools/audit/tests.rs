@@ -90,10 +90,11 @@ fn what_passes_in_a_system_message_is_named() {
 #[test]
 fn tools_part_prompts_early() {
     let with = |tools: &[String]| chat(&[("user", "hi")], &format!(",\"tools\":[{}]", tools.join(",")));
+    use std::slice::from_ref;
     let (a, b) = (tool("a", ""), tool("b", ""));
-    check(&with(&[a.clone()]), &with(&[b.clone()]), "51/3; null null null; tools_other");
+    check(&with(from_ref(&a)), &with(from_ref(&b)), "51/3; null null null; tools_other");
     check(&with(&[a.clone(), b.clone()]), &with(&[b.clone(), a.clone()]), "51/3; null null null; tools_order");
-    check(&with(&[a.clone()]), &with(&[tool("a", "x")]), "56/3; null null null; tools_changed");
+    check(&with(from_ref(&a)), &with(&[tool("a", "x")]), "56/3; null null null; tools_changed");
     check(&with(&[a]), &chat(&[("user", "hi")], ""), "1/0; null null null; tools_other");
     check(&with(&[]), &chat(&[("user", "hi")], ""), "9/0; -; same");
 }
