@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     #[arg(long, default_value = "qwen3")]
     pub(crate) model: String,
     /// Workload A: requests.
-    #[arg(long, default_value_t = 240)]
+    #[arg(long, default_value_t = 180)]
     pub(crate) requests: u32,
     /// Workload A: requests a second.
     #[arg(long, default_value_t = 12.0)]
@@ -72,7 +72,7 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 60)]
     pub(crate) turn_tokens: u32,
     /// Workload B: mean think time between an answer and the next turn, in milliseconds.
-    #[arg(long, default_value_t = 400)]
+    #[arg(long, default_value_t = 300)]
     pub(crate) think_ms: u32,
     /// Workload B: blocks of 16 tokens in an engine's cache. Seven dialogs at full length (3,025 tokens of system message
     /// and opening, and 104 for each of the eight turns: question, answer and what the template adds) are 1,687 blocks.
