@@ -1,20 +1,25 @@
 //! Which tokenizer and which border belong to a served model.
 //!
 //! In: the configured models and their directories; out: for the name in a request, its [`Known`] model, or that nothing is
-//! known. A directory that can't be read costs exactness, never a request: its model is picked for by load alone.
+//! known. A directory that can't be read costs exactness, never a request: its model is picked for by load alone. Files that
+//! change are loaded again; ones that turn out broken leave the tokenizer that was loaded before.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 use std::{fs, io};
 
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use tokens::{Files, Tokenizer};
 
 /// The models that this picker can tokenize for.
 #[derive(Debug)]
 pub(crate) enum Models {
     /// None is configured: every prompt is estimated.
-    Estimated(Tokenizer),
+    Estimated(Arc<Tokenizer>),
     /// By every name that a request may use.
     Configured {
         /// Names, aliases and adapters.
@@ -35,8 +40,22 @@ pub(crate) struct Known {
 struct Model {
     name: String,
     revision: String,
-    tokenizer: Option<Tokenizer>,
+    directory: PathBuf,
+    tokenizer: ArcSwapOption<Tokenizer>,
+    files: Mutex<Seen>,
 }
+
+/// A directory's files that count, as they were at two moments.
+#[derive(Debug)]
+struct Seen {
+    /// When they were loaded.
+    loaded: Stamp,
+    /// When they were last looked at: what still changes isn't loaded.
+    last: Stamp,
+}
+
+/// Names, sizes and times of the files that count.
+type Stamp = Vec<(OsString, u64, Option<SystemTime>)>;
 
 impl Known {
     /// The model's own name, whatever alias was used.
@@ -55,9 +74,73 @@ impl Known {
     }
 
     /// Its tokenizer; `None` if its files couldn't be used.
-    pub(crate) fn tokenizer(&self) -> Option<&Tokenizer> {
-        self.model.tokenizer.as_ref()
+    pub(crate) fn tokenizer(&self) -> Option<Arc<Tokenizer>> {
+        self.model.tokenizer.load_full()
     }
+}
+
+impl Model {
+    fn load(entry: &config::Model) -> Self {
+        let stamp = stamp(&entry.path);
+        let model = Self {
+            name: entry.name.clone(),
+            revision: entry.revision.clone(),
+            directory: entry.path.clone(),
+            tokenizer: ArcSwapOption::empty(),
+            files: Mutex::new(Seen { last: stamp.clone(), loaded: stamp }),
+        };
+        model.reload();
+        model
+    }
+
+    /// Loads the files; a failure leaves what was loaded before.
+    fn reload(&self) {
+        let (model, directory) = (self.name.as_str(), self.directory.display());
+        match tokenizer_in(&self.directory) {
+            Ok(tokenizer) => {
+                for warning in tokenizer.warnings() {
+                    tracing::warn!(model, %directory, "{warning}");
+                }
+                tracing::info!(model, %directory, "tokenizer loaded");
+                self.tokenizer.store(Some(Arc::new(tokenizer)));
+            }
+            Err(error) if self.tokenizer.load().is_some() => tracing::error!(
+                model, %directory, error,
+                "the model's changed files can't be used: those loaded before stay in use"
+            ),
+            Err(error) => tracing::error!(
+                model, %directory, error,
+                "the model's tokenizer can't be used: its requests are picked for by load alone"
+            ),
+        }
+    }
+
+    /// Whether the files have changed since they were loaded, and have come to rest.
+    fn is_due(&self) -> bool {
+        let now = stamp(&self.directory);
+        let mut seen = self.files.lock();
+        let due = now != seen.loaded && now == seen.last;
+        if due {
+            seen.loaded.clone_from(&now);
+        }
+        seen.last = now;
+        due
+    }
+}
+
+fn stamp(directory: &Path) -> Stamp {
+    let counts = |name: &str| ["tokenizer", "chat_template", "config.json"].iter().any(|start| name.starts_with(start));
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut stamp: Stamp = entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(counts))
+        // Of what a link leads to: Kubernetes changes mounted files by changing links.
+        .filter_map(|entry| {
+            let file = fs::metadata(entry.path()).ok()?;
+            Some((entry.file_name(), file.len(), file.modified().ok()))
+        })
+        .collect();
+    stamp.sort();
+    stamp
 }
 
 impl Models {
@@ -68,12 +151,11 @@ impl Models {
                 "no model directory is configured: prompts are estimated at four bytes a token, and prefixes match \
                  only roughly; give --model NAME=DIR with the model's tokenizer.json and tokenizer_config.json"
             );
-            return Self::Estimated(Tokenizer::estimate());
+            return Self::Estimated(Arc::new(Tokenizer::estimate()));
         }
         let mut by_name = HashMap::new();
         for entry in configured {
-            let tokenizer = load(&entry.name, &entry.path);
-            let model = Arc::new(Model { name: entry.name.clone(), revision: entry.revision.clone(), tokenizer });
+            let model = Arc::new(Model::load(entry));
             for name in std::iter::once(&entry.name).chain(&entry.aliases) {
                 by_name.insert(name.clone(), Known { model: Arc::clone(&model), adapter: String::new() });
             }
@@ -99,10 +181,27 @@ impl Models {
 
     /// Every configured model by its own name, and whether its tokenizer can be used.
     pub(crate) fn loaded(&self) -> Vec<(&str, bool)> {
-        let Self::Configured { by_name, .. } = self else { return Vec::new() };
-        let own = |(name, known): (&'_ String, &'_ Known)| name == known.name();
-        let all = by_name.iter().filter(|entry| own(*entry));
-        all.map(|(_, known)| (known.name(), known.tokenizer().is_some())).collect()
+        self.own().map(|model| (model.name.as_str(), model.tokenizer.load().is_some())).collect()
+    }
+
+    /// Looks at every model's files and loads those that have changed and come to rest. Not for the runtime's threads.
+    /// Gives the names of the models loaded again.
+    pub(crate) fn look(&self) -> Vec<&str> {
+        let due = self.own().filter(|model| model.is_due());
+        due.map(|model| {
+            model.reload();
+            model.name.as_str()
+        })
+        .collect()
+    }
+
+    fn own(&self) -> impl Iterator<Item = &Arc<Model>> {
+        let by_name = match self {
+            Self::Estimated(_) => None,
+            Self::Configured { by_name, .. } => Some(by_name),
+        };
+        let is_own = |(name, known): &(&String, &Known)| known.adapter.is_empty() && **name == known.model.name;
+        by_name.into_iter().flatten().filter(is_own).map(|(_, known)| &known.model)
     }
 }
 
@@ -120,21 +219,36 @@ pub(crate) fn tokenizer_in(directory: &Path) -> Result<Tokenizer, String> {
     Tokenizer::load(files).map_err(|error| error.to_string())
 }
 
-fn load(name: &str, directory: &Path) -> Option<Tokenizer> {
-    match tokenizer_in(directory) {
-        Ok(tokenizer) => {
-            for warning in tokenizer.warnings() {
-                tracing::warn!(model = name, directory = %directory.display(), "{warning}");
-            }
-            tracing::info!(model = name, directory = %directory.display(), "tokenizer loaded");
-            Some(tokenizer)
-        }
-        Err(error) => {
-            tracing::error!(
-                model = name, directory = %directory.display(), error,
-                "the model's tokenizer can't be used: its requests are picked for by load alone"
-            );
-            None
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TINY: &str = r#"{"model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"}}"#;
+
+    #[test]
+    fn changed_files_are_loaded_once_they_rest_and_broken_ones_change_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("tokenizer.json");
+        let entry = config::Model {
+            name: "m".into(),
+            aliases: vec!["alias".into()],
+            path: directory.path().into(),
+            revision: String::new(),
+            adapters: vec!["adapter".into()],
+        };
+        let models = Models::load(&[entry]);
+        assert_eq!(models.loaded(), [("m", false)]);
+        assert!(models.look().is_empty());
+
+        fs::write(&file, TINY).expect("written");
+        assert!(models.look().is_empty(), "it may still be being written");
+        assert_eq!(models.look(), ["m"]);
+        assert_eq!(models.loaded(), [("m", true)]);
+        assert!(models.look().is_empty());
+
+        fs::write(&file, "404").expect("written");
+        assert!(models.look().is_empty());
+        assert_eq!(models.look(), ["m"]);
+        assert_eq!(models.loaded(), [("m", true)], "what was loaded before stays");
     }
 }

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use engine::{Dialects, Event, Pace, Scraper, Target};
@@ -65,9 +66,8 @@ async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
 
     let configured = config.models.clone();
     let models = Arc::new(tokio::task::spawn_blocking(move || Models::load(&configured)).await?);
-    for (model, loaded) in models.loaded() {
-        metrics.picks.tokenizer(model, loaded);
-    }
+    count_tokenizers(&models, &metrics);
+    let _looker = Task(tokio::spawn(look_at_models(Arc::clone(&models), Arc::clone(&metrics))));
     let pipeline = Pipeline {
         fleet: Arc::clone(&fleet),
         router,
@@ -164,6 +164,31 @@ fn scraper(
         event.log();
     };
     Ok(Scraper::new(Arc::clone(fleet), dialects, target, pace, events)?)
+}
+
+/// How often models' files are looked at; they are loaded again when two looks find the same change.
+const LOOK_AT_MODELS: Duration = Duration::from_secs(5);
+
+/// Loads models' files again when they change.
+async fn look_at_models(models: Arc<Models>, metrics: Arc<Metrics>) {
+    loop {
+        tokio::time::sleep(LOOK_AT_MODELS).await;
+        let (models, metrics) = (Arc::clone(&models), Arc::clone(&metrics));
+        let look = move || {
+            if !models.look().is_empty() {
+                count_tokenizers(&models, &metrics);
+            }
+        };
+        if tokio::task::spawn_blocking(look).await.is_err() {
+            tracing::error!("loading a model's changed files failed: those loaded before stay in use");
+        }
+    }
+}
+
+fn count_tokenizers(models: &Models, metrics: &Metrics) {
+    for (model, loaded) in models.loaded() {
+        metrics.picks.tokenizer(model, loaded);
+    }
 }
 
 /// A task that ends when this is dropped.

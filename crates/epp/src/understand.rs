@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use blocks::{Chain, Fingerprint, Seed};
@@ -107,7 +108,7 @@ impl Understood {
             return;
         }
         seed.tenant = arrived.tenant.as_deref().unwrap_or_default();
-        let tokenized = match Tokenized::of(request, tokenizer, seed, now) {
+        let tokenized = match Tokenized::of(request, &tokenizer, seed, now) {
             Ok(tokenized) => tokenized,
             Err(why) => return self.not_encoded(&why),
         };
@@ -123,11 +124,11 @@ impl Understood {
     }
 
     /// The tokenizer and the border of the model asked for.
-    fn border<'m>(&mut self, asked: Option<&'m str>, models: &'m Models) -> Option<(&'m Tokenizer, Seed<'m>)> {
+    fn border<'m>(&mut self, asked: Option<&'m str>, models: &'m Models) -> Option<(Arc<Tokenizer>, Seed<'m>)> {
         match models {
             Models::Estimated(estimate) => {
                 let model = asked.unwrap_or_default();
-                Some((estimate, Seed { model, ..Seed::default() }))
+                Some((Arc::clone(estimate), Seed { model, ..Seed::default() }))
             }
             Models::Configured { by_name, only } => {
                 let known = match asked {
