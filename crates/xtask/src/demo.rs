@@ -229,7 +229,7 @@ fn build(settings: &Settings) -> Result<Binaries> {
     if !settings.no_build {
         println!("Building (the first time takes minutes) ...");
         let mut cargo = process::cargo();
-        cargo.args(["build", "--quiet", "--package", "epp", "--package", "lab"]);
+        cargo.args(["build", "--package", "epp", "--package", "lab"]);
         if settings.release {
             cargo.arg("--release");
         }
@@ -240,7 +240,8 @@ fn build(settings: &Settings) -> Result<Binaries> {
 
 fn by_hand(settings: &Settings, site: Option<&Site>) {
     let Some(site) = site else { return };
-    println!("\nBy hand{}:", if settings.keep { "" } else { " (with `cargo xtask demo --keep` it stays up)" });
+    let ended = " (all of it has ended; `cargo xtask demo --keep` leaves it up, and then these work)";
+    println!("\nBy hand{}:", if settings.keep { "" } else { ended });
     println!(
         "  curl -si http://127.0.0.1:{}/v1/chat/completions -H 'content-type: application/json' -d '{{\"model\": \"{}\", \
          \"max_tokens\": 16, \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'",
