@@ -143,7 +143,7 @@ impl Tokenizer {
         Tokenizer::Estimate
     }
 
-    /// What an operator should hear about the model's files: no template, one that doesn't compile.
+    /// What an operator should hear about the model's files: no template, one that doesn't compile, slow encoding.
     pub fn warnings(&self) -> &[String] {
         match self {
             Tokenizer::Model(model) => model.warnings(),

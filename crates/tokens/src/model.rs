@@ -47,11 +47,12 @@ impl Model {
             }
         };
         let templates = templates(config, files.chat_template_jinja.as_deref());
-        let warnings = warnings(&templates);
+        let mut warnings = warnings(&templates);
+        warnings.extend(encoder.slow_because().map(|because| format!("tokenizer.json is encoded slowly: {because}")));
         Ok(Model { encoder, templates, special_tokens: special_tokens(config), warnings })
     }
 
-    /// What an operator should hear: no template, one that doesn't compile, none for chats without tools.
+    /// What an operator should hear: no template, one that doesn't compile, none for chats without tools, slow encoding.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

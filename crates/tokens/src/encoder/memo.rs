@@ -1,32 +1,32 @@
-//! Pieces of text and their ids, remembered within a budget of bytes.
+//! Chunks of text and their ids, kept within a budget of bytes.
 //!
-//! In: a piece; out: its ids, made once and kept while there is room. A piece is known by its whole text, never by a
-//! hash alone. What was used least recently goes first, roughly: each shard keeps a young and an old generation, and
-//! forgets the old one when the young one is full.
+//! In: chunks with their ids; out: the ids of a chunk seen before. A chunk is found by its whole text, never by a hash
+//! alone. What was not used for longest goes first, half a shard at a time. Many threads at once: a chunk's lock is held
+//! for a look-up or an insertion, never while encoding.
 
 use std::{
-    collections::HashMap,
-    mem,
+    hash::{BuildHasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use hashbrown::HashTable;
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+/// What an entry costs beside its text and ids: allocations, counters and its place in the table.
+const OVERHEAD: usize = 96;
 const SHARDS: usize = 16;
 
-/// What an entry costs besides its text and ids: its place in the map, its allocations.
-const ENTRY_BYTES: usize = 128;
-
-/// A memo of pieces.
+/// A bounded map from chunks of text to their ids.
 #[derive(Debug)]
 pub(super) struct Memo {
-    shards: Vec<Mutex<Shard>>,
-    /// Bytes that one generation of one shard may hold.
-    generation_bytes: usize,
+    seed: u64,
+    /// Bytes that half a shard may take.
+    half: usize,
+    shards: [Mutex<Shard>; SHARDS],
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -44,6 +44,7 @@ pub struct MemoStats {
     pub miss_bytes: u64,
 }
 
+/// Two generations: what was used since the last change, and what was used in the one before.
 #[derive(Debug, Default)]
 struct Shard {
     young: Generation,
@@ -52,98 +53,71 @@ struct Shard {
 
 #[derive(Debug, Default)]
 struct Generation {
-    entries: HashMap<u64, Entry>,
+    entries: HashTable<Entry>,
     bytes: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Entry {
-    text: Arc<str>,
-    first: bool,
+    hash: u64,
+    text: Box<str>,
     ids: Arc<[u32]>,
 }
 
 impl Entry {
-    fn is(&self, text: &str, first: bool) -> bool {
-        self.first == first && *self.text == *text
-    }
-
     fn bytes(&self) -> usize {
-        self.text.len() + self.ids.len() * size_of::<u32>() + ENTRY_BYTES
-    }
-}
-
-impl Generation {
-    fn insert(&mut self, key: u64, entry: Entry) {
-        self.bytes += entry.bytes();
-        if let Some(replaced) = self.entries.insert(key, entry) {
-            self.bytes -= replaced.bytes();
-        }
-    }
-
-    fn remove(&mut self, key: u64) -> Option<Entry> {
-        let entry = self.entries.remove(&key)?;
-        self.bytes -= entry.bytes();
-        Some(entry)
-    }
-}
-
-impl Shard {
-    fn insert(&mut self, key: u64, entry: Entry, generation_bytes: usize) {
-        self.old.remove(key);
-        if self.young.bytes + entry.bytes() > generation_bytes {
-            self.old = mem::take(&mut self.young);
-        }
-        self.young.insert(key, entry);
-    }
-
-    fn get(&mut self, key: u64, text: &str, first: bool, generation_bytes: usize) -> Option<Arc<[u32]>> {
-        if let Some(entry) = self.young.entries.get(&key) {
-            return entry.is(text, first).then(|| entry.ids.clone());
-        }
-        let entry = self.old.entries.get(&key)?;
-        if !entry.is(text, first) {
-            return None;
-        }
-        let entry = self.old.remove(key)?;
-        let ids = entry.ids.clone();
-        self.insert(key, entry, generation_bytes);
-        Some(ids)
+        OVERHEAD + self.text.len() + size_of_val(&*self.ids)
     }
 }
 
 impl Memo {
-    /// A memo of at most `bytes`; none at all with 0.
-    pub(super) fn new(bytes: usize) -> Memo {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Memo { shards, generation_bytes: bytes / SHARDS / 2, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+    /// A memo that takes up to so many bytes; none where it is 0.
+    pub(super) fn new(budget: usize) -> Memo {
+        let seed = RandomState::new().hash_one(0);
+        Memo {
+            seed,
+            half: budget / SHARDS / 2,
+            shards: Default::default(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
     }
 
-    /// Appends a piece's ids, made by `encode` where they aren't remembered. Nothing is locked while `encode` works.
-    pub(super) fn extend<E>(
-        &self,
-        ids: &mut Vec<u32>,
-        text: &str,
-        first: bool,
-        encode: impl FnOnce() -> Result<Vec<u32>, E>,
-    ) -> Result<(), E> {
-        let key = xxh3_64_with_seed(text.as_bytes(), u64::from(first));
-        let shard = &self.shards[usize::try_from(key >> 60).unwrap_or(0) % SHARDS];
-        let known = shard.lock().get(key, text, first, self.generation_bytes);
-        if let Some(known) = known {
-            self.hits.fetch_add(text.len() as u64, Ordering::Relaxed);
-            ids.extend_from_slice(&known);
-            return Ok(());
+    /// The ids of a chunk, if it is remembered.
+    pub(super) fn get(&self, text: &str) -> Option<Arc<[u32]>> {
+        let found = self.find(text);
+        let served = if found.is_some() { &self.hits } else { &self.misses };
+        served.fetch_add(text.len() as u64, Ordering::Relaxed);
+        found
+    }
+
+    fn find(&self, text: &str) -> Option<Arc<[u32]>> {
+        let hash = self.hash(text);
+        let mut dropped = None;
+        let mut shard = self.shard(hash).lock();
+        if let Some(entry) = shard.young.find(hash, text) {
+            return Some(entry.ids.clone());
         }
-        self.misses.fetch_add(text.len() as u64, Ordering::Relaxed);
-        let made = encode()?;
-        ids.extend_from_slice(&made);
-        let bytes = text.len() + made.len() * size_of::<u32>() + ENTRY_BYTES;
-        if bytes <= self.generation_bytes {
-            let entry = Entry { text: text.into(), first, ids: made.into() };
-            shard.lock().insert(key, entry, self.generation_bytes);
+        let entry = shard.old.take(hash, text)?;
+        let ids = entry.ids.clone();
+        shard.insert(entry, self.half, &mut dropped);
+        drop(shard);
+        Some(ids)
+    }
+
+    /// Remembers a chunk, unless it alone would fill half a shard.
+    pub(super) fn insert(&self, text: &str, ids: &[u32]) {
+        let hash = self.hash(text);
+        if OVERHEAD + text.len() + size_of_val(ids) > self.half {
+            return;
         }
-        Ok(())
+        let entry = Entry { hash, text: text.into(), ids: ids.into() };
+        let mut dropped = None;
+        let mut shard = self.shard(hash).lock();
+        if shard.young.find(hash, text).is_none() && shard.old.find(hash, text).is_none() {
+            shard.insert(entry, self.half, &mut dropped);
+        }
+        drop(shard);
     }
 
     pub(super) fn stats(&self) -> MemoStats {
@@ -154,10 +128,48 @@ impl Memo {
         };
         for shard in &self.shards {
             let shard = shard.lock();
-            stats.pieces += shard.young.entries.len() + shard.old.entries.len();
-            stats.bytes += shard.young.bytes + shard.old.bytes;
+            for generation in [&shard.young, &shard.old] {
+                stats.pieces += generation.entries.len();
+                stats.bytes += generation.bytes;
+            }
         }
         stats
+    }
+
+    fn hash(&self, text: &str) -> u64 {
+        xxh3_64_with_seed(text.as_bytes(), self.seed)
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+}
+
+impl Shard {
+    /// Inserts; a generation that has to go is handed out, so that it is freed without the lock.
+    fn insert(&mut self, entry: Entry, half: usize, dropped: &mut Option<Generation>) {
+        if self.young.bytes + entry.bytes() > half {
+            *dropped = Some(std::mem::replace(&mut self.old, std::mem::take(&mut self.young)));
+        }
+        self.young.insert(entry);
+    }
+}
+
+impl Generation {
+    fn find(&self, hash: u64, text: &str) -> Option<&Entry> {
+        self.entries.find(hash, |entry| entry.hash == hash && *entry.text == *text)
+    }
+
+    fn take(&mut self, hash: u64, text: &str) -> Option<Entry> {
+        let found = self.entries.find_entry(hash, |entry| entry.hash == hash && *entry.text == *text);
+        let (entry, _) = found.ok()?.remove();
+        self.bytes -= entry.bytes();
+        Some(entry)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        self.bytes += entry.bytes();
+        self.entries.insert_unique(entry.hash, entry, |entry| entry.hash);
     }
 }
 
@@ -165,54 +177,24 @@ impl Memo {
 mod tests {
     use super::*;
 
-    fn ids(text: &str) -> Vec<u32> {
-        text.bytes().map(u32::from).collect()
-    }
-
-    fn get(memo: &Memo, text: &str, first: bool) -> (Vec<u32>, bool) {
-        let mut out = vec![7];
-        let mut encoded = false;
-        let result: Result<(), ()> = memo.extend(&mut out, text, first, || {
-            encoded = true;
-            Ok(ids(text))
-        });
-        result.unwrap();
-        (out, encoded)
-    }
-
     #[test]
-    fn a_piece_is_encoded_once() {
-        let memo = Memo::new(1 << 20);
-        assert_eq!(get(&memo, "abc", false), (vec![7, 97, 98, 99], true));
-        assert_eq!(get(&memo, "abc", false), (vec![7, 97, 98, 99], false));
-        assert_eq!(get(&memo, "abc", true), (vec![7, 97, 98, 99], true));
-        assert_eq!(memo.stats().hit_bytes, 3);
-    }
-
-    #[test]
-    fn an_error_is_not_remembered() {
-        let memo = Memo::new(1 << 20);
-        assert_eq!(memo.extend(&mut Vec::new(), "abc", false, || Err("no")), Err("no"));
-        assert!(get(&memo, "abc", false).1);
-    }
-
-    #[test]
-    fn the_budget_holds_and_what_is_used_stays() {
-        let budget = 1 << 20;
+    fn the_budget_is_never_exceeded_and_what_is_used_stays() {
+        let budget = 256 * 1024;
         let memo = Memo::new(budget);
-        for round in 0..20_000 {
-            get(&memo, &format!("text number {round}"), false);
-            assert!(!get(&memo, "text number 0", false).1 || round == 0, "round {round}");
-            assert!(memo.stats().bytes <= budget, "round {round}");
+        memo.insert("kept", &[1, 2, 3]);
+        for round in 0..5_000_u32 {
+            memo.insert(&format!("chunk {round} {}", "x".repeat(round as usize % 300)), &[round; 40]);
+            assert!(memo.stats().bytes <= budget);
+            assert_eq!(memo.get("kept").as_deref(), Some(&[1, 2, 3][..]));
         }
-        assert!(memo.stats().pieces > 1000);
+        assert!(memo.stats().bytes > budget / 3);
+        assert_eq!(memo.get("chunk 0 "), None);
     }
 
     #[test]
-    fn without_a_budget_nothing_is_kept() {
+    fn what_is_larger_than_the_budget_is_not_kept() {
         let memo = Memo::new(0);
-        get(&memo, "abc", false);
-        assert!(get(&memo, "abc", false).1);
-        assert_eq!(memo.stats().pieces, 0);
+        memo.insert("a", &[1]);
+        assert_eq!((memo.get("a"), memo.stats().bytes), (None, 0));
     }
 }

@@ -9,7 +9,7 @@
 //! - added tokens that count as `single_word` look at their neighbours: such tokenizers have no borders here;
 //! - added tokens that strip (`lstrip`, `rstrip`) take the spaces beside them: the same spaces are taken here. Where
 //!   such a token begins or ends with a space itself, there are no borders;
-//! - `Metaspace` with the scheme `first` treats the piece that begins the text otherwise: so does the memo, and other
+//! - `Metaspace` with the scheme `first` treats the piece that begins the text otherwise: it is not remembered, and other
 //!   pieces are encoded behind an added token, where they don't begin the text.
 //!
 //! A property test holds both ways against each other.
