@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     #[arg(long, default_value = "qwen3")]
     pub(crate) model: String,
     /// Workload A: requests.
-    #[arg(long, default_value_t = 180)]
+    #[arg(long, default_value_t = 150)]
     pub(crate) requests: u32,
     /// Workload A: requests a second.
     #[arg(long, default_value_t = 12.0)]
@@ -60,7 +60,7 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 36)]
     pub(crate) dialogs: u32,
     /// Workload B: turns of a dialog.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 7)]
     pub(crate) turns: u32,
     /// Workload B: dialogs begun a second.
     #[arg(long, default_value_t = 18.0)]
@@ -75,8 +75,8 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 300)]
     pub(crate) think_ms: u32,
     /// Workload B: blocks of 16 tokens in an engine's cache. Seven dialogs at full length (3,025 tokens of system message
-    /// and opening, and 104 for each of the eight turns: question, answer and what the template adds) are 1,687 blocks.
-    #[arg(long, default_value_t = 1_690)]
+    /// and opening, and 104 for each of the seven turns: question, answer and what the template adds) are 1,642 blocks.
+    #[arg(long, default_value_t = 1_645)]
     pub(crate) blocks_b: u32,
     /// Workload B: seeds of the random session keys, a draw each; the median draw is reported with the range of all.
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5", num_args = 1..)]
