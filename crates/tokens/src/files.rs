@@ -15,6 +15,8 @@ pub struct Files {
     pub tokenizer_json: Vec<u8>,
     /// `tokenizer_config.json`: template and special tokens.
     pub tokenizer_config: Option<Vec<u8>>,
+    /// `config.json`: what kind of model it is. gpt-oss is known by it.
+    pub config: Option<Vec<u8>>,
     /// `chat_template.jinja`, which goes before the configuration's template.
     pub chat_template_jinja: Option<String>,
 }
@@ -33,7 +35,12 @@ impl Files {
         let chat_template_jinja = read("chat_template.jinja")?
             .map(|bytes| String::from_utf8(bytes).map_err(|_| io::Error::other("chat_template.jinja isn't UTF-8")))
             .transpose()?;
-        Ok(Files { tokenizer_json, tokenizer_config: read("tokenizer_config.json")?, chat_template_jinja })
+        Ok(Files {
+            tokenizer_json,
+            tokenizer_config: read("tokenizer_config.json")?,
+            config: read("config.json")?,
+            chat_template_jinja,
+        })
     }
 }
 

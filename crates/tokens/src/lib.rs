@@ -7,6 +7,7 @@
 mod encoder;
 mod estimate;
 mod files;
+mod harmony;
 mod media;
 mod messages;
 mod model;

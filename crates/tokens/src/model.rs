@@ -14,6 +14,7 @@ use request::{
 use crate::{
     Context, EncodeError, Encoded, Files, LoadError, MemoStats, Template, TemplateError,
     encoder::Encoder,
+    harmony::Harmony,
     messages,
     template::{Dict, List, to_template},
 };
@@ -29,6 +30,7 @@ const SPECIAL_TOKENS: [&str; 7] =
 #[derive(Debug)]
 pub struct Model {
     encoder: Encoder,
+    harmony: Option<Harmony>,
     templates: Vec<(String, Result<Template, TemplateError>)>,
     special_tokens: Vec<(String, Value)>,
     warnings: Vec<String>,
@@ -47,9 +49,10 @@ impl Model {
             }
         };
         let templates = templates(config, files.chat_template_jinja.as_deref());
-        let mut warnings = warnings(&templates);
+        let harmony = Harmony::of(files.config.as_deref(), &encoder);
+        let mut warnings = if harmony.is_some() { Vec::new() } else { warnings(&templates) };
         warnings.extend(encoder.slow_because().map(|because| format!("tokenizer.json is encoded slowly: {because}")));
-        Ok(Model { encoder, templates, special_tokens: special_tokens(config), warnings })
+        Ok(Model { encoder, harmony, templates, special_tokens: special_tokens(config), warnings })
     }
 
     /// What an operator should hear: no template, one that doesn't compile, none for chats without tools, slow encoding.
@@ -77,6 +80,14 @@ impl Model {
     }
 
     fn encode_chat(&self, chat: &Chat<'_>, context: &Context) -> Result<Encoded, EncodeError> {
+        if chat.add_generation_prompt && chat.continue_final_message {
+            return Err(refused("add_generation_prompt and continue_final_message are both set"));
+        }
+        if let Some(harmony) = &self.harmony {
+            let with_tools = !leaves_tools_out(chat, context);
+            let (rendered, ids) = harmony.encode(chat, with_tools, context.now, &self.encoder)?;
+            return Ok(Encoded { prompts: vec![ids], rendered: Some(rendered), ..Encoded::default() });
+        }
         let (rendered, media) = self.render(chat, context)?;
         let ids = self.encoder.encode(&rendered, chat.add_special_tokens)?;
         Ok(Encoded {
@@ -89,13 +100,8 @@ impl Model {
     }
 
     fn render(&self, chat: &Chat<'_>, context: &Context) -> Result<(String, Vec<u64>), EncodeError> {
-        if chat.add_generation_prompt && chat.continue_final_message {
-            return Err(refused("add_generation_prompt and continue_final_message are both set"));
-        }
         let tools = match &chat.tools {
-            Some(tools) if !(chat.tool_choice_none && context.exclude_tools_when_tool_choice_none) => {
-                messages::tools(tools)?
-            }
+            Some(tools) if !leaves_tools_out(chat, context) => messages::tools(tools)?,
             _ => None,
         };
         let own;
@@ -159,6 +165,10 @@ impl Model {
         values.push(("tools", tools.unwrap_or_else(|| Value::from(()))));
         Ok(Dict::collect(values))
     }
+}
+
+fn leaves_tools_out(chat: &Chat<'_>, context: &Context) -> bool {
+    chat.tool_choice_none && context.exclude_tools_when_tool_choice_none
 }
 
 /// Cuts the rendered text where the last message ends, as transformers does.

@@ -21,7 +21,8 @@ use std::{fmt, time::SystemTime};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, syntax::SyntaxConfig};
 use request::json;
 
-pub(crate) use python::{strip, strip_end};
+pub(crate) use clock::date;
+pub(crate) use python::{strip, strip_end, write_float};
 pub(crate) use source::ContentFormat;
 pub(crate) use value::{Dict, List, to_template};
 

@@ -28,7 +28,7 @@ fn load(config: &Value) -> Tokenizer {
     let files = Files {
         tokenizer_json: tokenizer_json(),
         tokenizer_config: Some(config.to_string().into_bytes()),
-        chat_template_jinja: None,
+        ..Files::default()
     };
     Tokenizer::load(files).expect("the tiny tokenizer loads")
 }
@@ -469,7 +469,7 @@ fn files_that_are_no_model_are_named() {
         let files = Files {
             tokenizer_json: tokenizer.to_vec(),
             tokenizer_config: config.map(<[u8]>::to_vec),
-            chat_template_jinja: None,
+            ..Files::default()
         };
         Tokenizer::load(files).map(|_| ())
     };

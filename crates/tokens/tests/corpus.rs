@@ -4,6 +4,8 @@
 //! text and the token ids, or the engine's error. Qwen3's files are carried; the others are fetched by
 //! `cargo xtask fixtures`, and a test whose model isn't there fails and says so.
 
+#![allow(clippy::unwrap_used, reason = "a fixture that doesn't read fails the test where it stands")]
+
 use std::{
     collections::HashMap,
     env,
@@ -42,6 +44,11 @@ fn gemma3_reads_what_the_engine_reads() {
 #[test]
 fn deepseek_v3_reads_what_the_engine_reads() {
     check_chats("deepseek-v3");
+}
+
+#[test]
+fn gpt_oss_reads_what_the_engine_reads() {
+    check_chats("gpt-oss");
 }
 
 /// Each template of `cleaned.jsonl.xz` on each request: what reaches a template.

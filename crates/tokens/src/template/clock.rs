@@ -44,8 +44,17 @@ struct Moment {
 
 /// The time as a context holds it: microseconds since 1970.
 pub(super) fn to_value(now: SystemTime) -> Value {
+    Value::from(micros(now))
+}
+
+fn micros(now: SystemTime) -> i64 {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    Value::from(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The day in UTC, as `2025-03-05`.
+pub(crate) fn date(now: SystemTime) -> String {
+    strftime(&Moment::at(micros(now)), "%Y-%m-%d")
 }
 
 /// The template's function.

@@ -70,7 +70,7 @@ pub(super) fn pairs(dict: &Value) -> Vec<(Value, Value)> {
 }
 
 /// Writes a float as `repr` does: the shortest digits that read back, with an exponent below 1e-4 and from 1e16 on.
-pub(super) fn write_float(out: &mut String, number: f64) {
+pub(crate) fn write_float(out: &mut String, number: f64) {
     if number.is_nan() {
         out.push_str("nan");
     } else if number.is_infinite() {
