@@ -1,3 +1,5 @@
+//! The piece memo against plain encoding, over generated tokenizers: whatever is remembered, the ids are the same.
+
 use proptest::prelude::*;
 use serde_json::json;
 
