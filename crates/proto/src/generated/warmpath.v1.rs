@@ -123,10 +123,10 @@ pub struct Outcome {
     /// Address that the gateway says served; absent if it does not say.
     #[prost(string, optional, tag = "2")]
     pub served: ::core::option::Option<::prost::alloc::string::String>,
-    /// From the request's headers to the answer's first content, in milliseconds; absent for answers that are not streamed.
+    /// From the request's last byte to the answer's first content, in milliseconds; absent for answers that are not streamed.
     #[prost(double, optional, tag = "3")]
     pub ttft_ms: ::core::option::Option<f64>,
-    /// From the request's headers to the end of the stream, in milliseconds.
+    /// From the request's last byte to the end of the stream, in milliseconds.
     #[prost(double, tag = "4")]
     pub took_ms: f64,
     /// Prompt tokens by the engine's count; absent if the answer carries no usage.
