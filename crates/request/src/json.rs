@@ -476,7 +476,7 @@ impl<'a> Reader<'a> {
             self.at = stop + 1;
             return Ok(Cow::Borrowed(&self.text[start..stop]));
         }
-        let mut unescaped = String::with_capacity((stop - start) * 2);
+        let mut unescaped = String::with_capacity(self.likely_end(start, stop) - start);
         unescaped.push_str(&self.text[start..stop]);
         self.at = stop;
         loop {
@@ -488,28 +488,27 @@ impl<'a> Reader<'a> {
             let escaped = self.escape()?;
             unescaped.push(escaped);
             let from = self.at;
-            self.at = match self.bytes.get(from) {
-                Some(b'"' | b'\\') => from,
-                _ => self.plain_run(start)?,
-            };
+            self.at = self.plain_run(start)?;
             unescaped.push_str(&self.text[from..self.at]);
         }
     }
 
     /// Where the next quote or backslash stands; what lies before it needs no unescaping. `start` is the string's.
     fn plain_run(&self, start: usize) -> Result<usize, Error> {
-        let rest = &self.bytes[self.at..];
-        let length = memchr::memchr2(b'"', b'\\', rest);
-        let run = &rest[..length.unwrap_or(rest.len())];
-        // Without an early exit the compiler turns this into wide instructions.
-        if run.iter().fold(false, |found, byte| found | (*byte < 0x20)) {
-            let at = self.at + run.iter().position(|byte| *byte < 0x20).unwrap_or(0);
-            return Err(Error { fault: Fault::ControlCharacter, at });
-        }
-        match length {
-            Some(length) => Ok(self.at + length),
+        let at = self.at + plain_length(&self.bytes[self.at..]);
+        match self.bytes.get(at) {
+            Some(b'"' | b'\\') => Ok(at),
+            Some(_) => Err(Error { fault: Fault::ControlCharacter, at }),
             None => Err(Error { fault: Fault::EndlessString, at: start.saturating_sub(1) }),
         }
+    }
+
+    /// Where the string that began at `start` probably ends: at the first quote from `at` on without a backslash before
+    /// it. Never beyond the quote that opens the next string, so that all these searches together are one.
+    fn likely_end(&self, start: usize, at: usize) -> usize {
+        let ends = |quote: &usize| self.bytes[quote.saturating_sub(1)] != b'\\';
+        let mut quotes = memchr::memchr_iter(b'"', &self.bytes[at..]).map(|quote| at + quote);
+        quotes.find(ends).unwrap_or(self.bytes.len()).max(start)
     }
 
     /// Reads the escape that begins here.
@@ -610,6 +609,26 @@ impl<'a> Reader<'a> {
     fn fail<T>(&self, fault: Fault) -> Result<T, Error> {
         Err(Error { fault, at: self.at })
     }
+}
+
+/// How many bytes stand before the first quote, backslash or control character; eight are looked at in one step.
+fn plain_length(bytes: &[u8]) -> usize {
+    const EACH: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = EACH * 0x80;
+    // The high bit of each byte below `limit` (at most 0x80). Above the first such byte it may be set for others, too.
+    let below = |word: u64, limit: u64| word.wrapping_sub(EACH * limit) & !word & HIGH;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let quote = word ^ (EACH * u64::from(b'"'));
+        let backslash = word ^ (EACH * u64::from(b'\\'));
+        let found = below(word, 0x20) | below(quote, 1) | below(backslash, 1);
+        if found != 0 {
+            return at * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let in_rest = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+    bytes.len() - rest.len() + in_rest.unwrap_or(rest.len())
 }
 
 #[cfg(test)]

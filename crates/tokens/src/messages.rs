@@ -55,20 +55,20 @@ pub(crate) struct Conversation {
 /// A message on its way to the template.
 struct Message<'m> {
     role: &'m str,
-    content: Content,
+    content: Content<'m>,
     others: Vec<(&'static str, Value)>,
 }
 
 /// A message's content on its way to the template.
-enum Content {
-    Text(String),
-    Parts(Vec<Part>),
+enum Content<'m> {
+    Text(Cow<'m, str>),
+    Parts(Vec<Part<'m>>),
 }
 
 /// One part of a content, with the members that vLLM doesn't know.
-enum Part {
-    Text(String, Vec<(String, Value)>),
-    Media(Modality, Vec<(String, Value)>),
+enum Part<'m> {
+    Text(Cow<'m, str>, Vec<(&'m str, Value)>),
+    Media(Modality, Vec<(&'m str, Value)>),
     ToolReference(Value),
 }
 
@@ -215,9 +215,9 @@ fn with_one_system(mut messages: Vec<Message<'_>>) -> Vec<Message<'_>> {
         return messages;
     }
     let (system, rest): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| message.role == "system");
-    let texts: Vec<String> =
+    let texts: Vec<Cow<'_, str>> =
         system.into_iter().map(|message| message.content.into_text()).filter(|text| !text.is_empty()).collect();
-    let merged = Message { role: "system", content: Content::Text(texts.join("\n\n")), others: Vec::new() };
+    let merged = Message { role: "system", content: Content::Text(texts.join("\n\n").into()), others: Vec::new() };
     std::iter::once(merged).chain(rest).collect()
 }
 
@@ -229,18 +229,18 @@ fn without_billing_header(text: &str) -> Option<&str> {
     text.split_once('\n').map(|(_, rest)| rest).filter(|rest| !rest.is_empty())
 }
 
-fn content(
-    content: Option<&json::Value<'_>>,
+fn content<'m>(
+    content: Option<&'m json::Value<'_>>,
     format: ContentFormat,
     of_system: bool,
     media: &mut Vec<u64>,
-) -> Result<Content, EncodeError> {
+) -> Result<Content<'m>, EncodeError> {
     let parts = match content {
         None | Some(json::Value::Null) => Vec::new(),
         Some(json::Value::Str(text)) if format == ContentFormat::String && !of_system => {
-            return Ok(Content::Text(text.clone().into_owned()));
+            return Ok(Content::Text(Cow::Borrowed(text)));
         }
-        Some(json::Value::Str(text)) => vec![Part::Text(text.clone().into_owned(), Vec::new())],
+        Some(json::Value::Str(text)) => vec![Part::Text(Cow::Borrowed(text), Vec::new())],
         Some(json::Value::Array(parts)) => read_parts(parts, media)?,
         Some(_) => return Err(refused("a content is neither text nor a list of parts")),
     };
@@ -251,39 +251,45 @@ fn content(
     })
 }
 
-fn without_billing_headers(parts: Vec<Part>) -> Vec<Part> {
+fn without_billing_headers(parts: Vec<Part<'_>>) -> Vec<Part<'_>> {
     let kept = parts.into_iter().filter_map(|part| match part {
-        Part::Text(text, others) => Some(Part::Text(without_billing_header(&text)?.to_owned(), others)),
+        Part::Text(Cow::Borrowed(text), others) => Some(Part::Text(without_billing_header(text)?.into(), others)),
+        Part::Text(Cow::Owned(text), others) => {
+            Some(Part::Text(without_billing_header(&text)?.to_owned().into(), others))
+        }
         other => Some(other),
     });
     kept.collect()
 }
 
 /// Texts on lines of their own. vLLM skips what is falsy to Python.
-fn joined(parts: Vec<Part>) -> String {
-    let mut whole = String::new();
-    for part in parts {
-        let text = match part {
-            Part::Text(text, _) => text,
-            Part::ToolReference(name) => name.to_string(),
-            Part::Media(..) => continue,
-        };
-        if !text.is_empty() && !whole.is_empty() {
+fn joined(parts: Vec<Part<'_>>) -> Cow<'_, str> {
+    let mut texts = parts.into_iter().filter_map(|part| match part {
+        Part::Text(text, _) => Some(text),
+        Part::ToolReference(name) => Some(name.to_string().into()),
+        Part::Media(..) => None,
+    });
+    let mut whole = texts.next().unwrap_or_default();
+    for text in texts {
+        if whole.is_empty() {
+            whole = text;
+        } else if !text.is_empty() {
+            let whole = whole.to_mut();
             whole.push('\n');
+            whole.push_str(&text);
         }
-        whole.push_str(&text);
     }
     whole
 }
 
-fn read_parts(parts: &[json::Value<'_>], media: &mut Vec<u64>) -> Result<Vec<Part>, EncodeError> {
+fn read_parts<'m>(parts: &'m [json::Value<'_>], media: &mut Vec<u64>) -> Result<Vec<Part<'m>>, EncodeError> {
     parts.iter().filter_map(|part| read_part(part, media).transpose()).collect()
 }
 
 /// What a part of the request was read as; nothing where it holds none of what its type says.
-fn read_part(part: &json::Value<'_>, media: &mut Vec<u64>) -> Result<Option<Part>, EncodeError> {
+fn read_part<'m>(part: &'m json::Value<'_>, media: &mut Vec<u64>) -> Result<Option<Part<'m>>, EncodeError> {
     let part = match part {
-        json::Value::Str(text) => return Ok(Some(Part::Text(text.clone().into_owned(), Vec::new()))),
+        json::Value::Str(text) => return Ok(Some(Part::Text(Cow::Borrowed(text), Vec::new()))),
         json::Value::Object(part) => part,
         _ => return Err(refused("a content part is neither text nor an object")),
     };
@@ -309,9 +315,9 @@ fn read_part(part: &json::Value<'_>, media: &mut Vec<u64>) -> Result<Option<Part
     }
 }
 
-fn unknown_members(part: &Object<'_>) -> Vec<(String, Value)> {
+fn unknown_members<'m>(part: &'m Object<'_>) -> Vec<(&'m str, Value)> {
     let unknown = part.iter().filter(|(key, _)| !KNOWN_PART_MEMBERS.contains(key));
-    unknown.map(|(key, value)| (key.to_owned(), to_template(value))).collect()
+    unknown.map(|(key, value)| (key, to_template(value))).collect()
 }
 
 /// Without a type, or with a name of the client's own, a part is what its keys say.
@@ -333,16 +339,16 @@ fn shown<'p, 'a>(part: &'p Object<'a>, kind: &str) -> &'p json::Value<'a> {
     }
 }
 
-fn text_of(part: &Object<'_>, key: &str) -> Result<Option<Part>, EncodeError> {
+fn text_of<'m>(part: &'m Object<'_>, key: &str) -> Result<Option<Part<'m>>, EncodeError> {
     match part.get(key) {
-        Some(json::Value::Str(text)) => Ok(Some(Part::Text(text.clone().into_owned(), unknown_members(part)))),
+        Some(json::Value::Str(text)) => Ok(Some(Part::Text(Cow::Borrowed(text), unknown_members(part)))),
         None | Some(json::Value::Null) => Ok(None),
         Some(_) => Err(refused("a text part's text isn't text")),
     }
 }
 
 /// A tool's answer in parts becomes one text, unless it holds more than text.
-fn joined_if_text(content: Content) -> Content {
+fn joined_if_text(content: Content<'_>) -> Content<'_> {
     match content {
         Content::Parts(parts) if parts.iter().all(|part| matches!(part, Part::Text(..))) => {
             Content::Text(Content::Parts(parts).into_text())
@@ -352,7 +358,7 @@ fn joined_if_text(content: Content) -> Content {
 }
 
 /// Appends to the text that a continuation continues, and gives that text.
-fn append(content: &mut Content, tag: &str) -> Result<String, EncodeError> {
+fn append(content: &mut Content<'_>, tag: &str) -> Result<String, EncodeError> {
     let text = match content {
         Content::Text(text) => Some(text),
         Content::Parts(parts) => parts.iter_mut().rev().find_map(|part| match part {
@@ -361,8 +367,8 @@ fn append(content: &mut Content, tag: &str) -> Result<String, EncodeError> {
         }),
     };
     let Some(text) = text else { return Err(refused("continue_final_message, but the last message has no text")) };
-    let whole = text.clone();
-    text.push_str(tag);
+    let whole = text.clone().into_owned();
+    text.to_mut().push_str(tag);
     Ok(whole)
 }
 
@@ -373,9 +379,9 @@ impl Message<'_> {
     }
 }
 
-impl Content {
+impl<'m> Content<'m> {
     /// The text, or the parts' texts on lines of their own, empty ones too.
-    fn into_text(self) -> String {
+    fn into_text(self) -> Cow<'m, str> {
         let parts = match self {
             Content::Text(text) => return text,
             Content::Parts(parts) => parts,
@@ -384,7 +390,7 @@ impl Content {
             Part::Text(text, _) => Some(text),
             Part::Media(..) | Part::ToolReference(_) => None,
         });
-        texts.collect::<Vec<_>>().join("\n")
+        texts.collect::<Vec<_>>().join("\n").into()
     }
 
     fn into_value(self) -> Value {
@@ -395,17 +401,15 @@ impl Content {
     }
 }
 
-impl Part {
+impl Part<'_> {
     fn into_value(self) -> Value {
-        let with = |first: Vec<(String, Value)>, others: Vec<(String, Value)>| {
-            let fields: Vec<(String, Value)> = first.into_iter().chain(others).collect();
-            Dict::collect(fields.iter().map(|(key, value)| (key.as_str(), value.clone())))
-        };
-        let kind = |name: &str| ("type".to_owned(), Value::from(name));
+        let kind = |name: &str| ("type", Value::from(name));
         match self {
-            Part::Text(text, others) => with(vec![kind("text"), ("text".to_owned(), Value::from(text))], others),
-            Part::Media(modality, others) => with(vec![kind(modality.name())], others),
-            Part::ToolReference(name) => with(vec![kind("tool_reference"), ("name".to_owned(), name)], Vec::new()),
+            Part::Text(text, others) => {
+                Dict::collect([kind("text"), ("text", Value::from(text))].into_iter().chain(others))
+            }
+            Part::Media(modality, others) => Dict::collect([kind(modality.name())].into_iter().chain(others)),
+            Part::ToolReference(name) => Dict::collect([kind("tool_reference"), ("name", name)]),
         }
     }
 }

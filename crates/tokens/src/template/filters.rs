@@ -24,6 +24,7 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter("wordcount", word_count);
     environment.add_filter("striptags", strip_tags);
     environment.add_filter("trim", trim);
+    environment.add_filter(source::JOINED, joined);
     environment.add_filter("int", int);
     environment.add_filter("float", float);
     environment.add_filter("default", default);
@@ -148,16 +149,41 @@ fn unescaped(text: &str) -> String {
         .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-fn trim(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+fn trim(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let args = args.into_values();
     let mut args = Args::new(&args)?;
     let chars = args.text("chars")?;
     args.done()?;
-    let text = python::to_str(value);
-    Ok(match chars {
-        Some(chars) => text.trim_matches(|char| chars.contains(char)).to_owned(),
-        None => python::strip(&text).to_owned(),
-    })
+    let printed;
+    let text = match python::text(value) {
+        Some(text) => text,
+        None => {
+            printed = python::to_str(value);
+            &printed
+        }
+    };
+    Ok(methods::part(
+        value,
+        match chars {
+            Some(chars) => text.trim_matches(|char| chars.contains(char)),
+            None => python::strip(text),
+        },
+    ))
+}
+
+/// What `+` makes of several values of which one at least is a text: one text, or an error.
+fn joined(first: &Value, rest: Rest<Value>) -> Result<Value, Error> {
+    let values = || std::iter::once(first).chain(rest.iter());
+    let mut whole = String::with_capacity(values().filter_map(python::text).map(str::len).sum());
+    for (at, value) in values().enumerate() {
+        let Some(text) = python::text(value) else {
+            let (left, right) = if at == 0 { (value, rest.first().unwrap_or(value)) } else { (first, value) };
+            let (left, right) = (left.kind(), right.kind());
+            return Err(wrong(format!("tried to use + operator on unsupported types {left} and {right}")));
+        };
+        whole.push_str(text);
+    }
+    Ok(Value::from(whole))
 }
 
 fn int(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {

@@ -13,7 +13,7 @@ use minijinja::{
 
 use super::{
     args::{Args, expect_text, wrong},
-    python::is_space,
+    python::{self, is_space},
     unicode::{DECIMAL, DIGIT, holds},
     value::List,
 };
@@ -24,7 +24,7 @@ const MAX_TEXT: usize = 64 << 20;
 /// Calls a method that minijinja doesn't have.
 pub(super) fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     match value.kind() {
-        ValueKind::String => string(state, value.as_str().unwrap_or_default(), name, args),
+        ValueKind::String => string(state, value, name, args),
         ValueKind::Map => dict(value, name, args),
         ValueKind::Seq | ValueKind::Iterable => list(value, name, args),
         ValueKind::Number => number(value, name, args),
@@ -32,7 +32,16 @@ pub(super) fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &
     }
 }
 
-fn string(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
+/// A part of the text that `of` is; itself, uncopied, where that is all of it.
+pub(super) fn part(of: &Value, text: &str) -> Value {
+    match python::text(of) {
+        Some(whole) if whole.len() == text.len() && !of.is_safe() => of.clone(),
+        _ => Value::from(text),
+    }
+}
+
+fn string(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    let text = value.as_str().unwrap_or_default();
     if name == "format" {
         return Ok(Value::from(format(FormatStyle::StrFormat, text, args)?));
     }
@@ -40,15 +49,15 @@ fn string(state: &mut State<'_, '_>, text: &str, name: &str, args: &[Value]) -> 
     let result = match name {
         "strip" => {
             let chars = args.text("chars")?;
-            Value::from(text.trim_matches(|char| stripped(&chars, char)))
+            part(value, text.trim_matches(|char| stripped(&chars, char)))
         }
         "lstrip" => {
             let chars = args.text("chars")?;
-            Value::from(text.trim_start_matches(|char| stripped(&chars, char)))
+            part(value, text.trim_start_matches(|char| stripped(&chars, char)))
         }
         "rstrip" => {
             let chars = args.text("chars")?;
-            Value::from(text.trim_end_matches(|char| stripped(&chars, char)))
+            part(value, text.trim_end_matches(|char| stripped(&chars, char)))
         }
         "split" | "rsplit" => {
             let separator = args.text("sep")?;

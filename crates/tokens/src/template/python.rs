@@ -29,6 +29,11 @@ pub(super) fn to_repr(value: &Value) -> String {
     out
 }
 
+/// The text, if this is a `str`.
+pub(super) fn text(value: &Value) -> Option<&str> {
+    value.as_str().filter(|_| value.kind() == ValueKind::String)
+}
+
 /// Writes `str(value)`.
 pub(super) fn write_str(out: &mut impl Write, value: &Value) -> fmt::Result {
     match value.kind() {

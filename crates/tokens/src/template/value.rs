@@ -3,9 +3,8 @@
 //! In: JSON; out: values that behave as Python's would: dicts that keep their order and know their methods by
 //! attribute, integers of any size.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
-use indexmap::IndexMap;
 use minijinja::{
     Error, State, Value,
     value::{Enumerator, Object, ObjectExt, ObjectRepr},
@@ -14,10 +13,15 @@ use request::json;
 
 use super::python;
 
+/// From this many members on, a dict keeps an index of its keys.
+const INDEXED_FROM: usize = 16;
+
 /// A Python dict with text for keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Dict {
-    members: IndexMap<Box<str>, Value>,
+    members: Vec<(Value, Value)>,
+    /// Where each key stands; filled from [`INDEXED_FROM`] members on.
+    index: HashMap<Box<str>, usize>,
 }
 
 /// A Python list.
@@ -111,8 +115,32 @@ impl Object for List {
 impl Dict {
     /// A dict of these members; of equal keys the last counts, at the place of the first.
     pub(crate) fn collect<K: AsRef<str>>(members: impl IntoIterator<Item = (K, Value)>) -> Value {
-        let members = members.into_iter().map(|(key, value)| (Box::from(key.as_ref()), value)).collect();
-        Value::from_object(Dict { members })
+        let members = members.into_iter();
+        let mut dict = Dict { members: Vec::with_capacity(members.size_hint().0), index: HashMap::new() };
+        members.for_each(|(key, value)| dict.put(key.as_ref(), value));
+        Value::from_object(dict)
+    }
+
+    fn put(&mut self, key: &str, value: Value) {
+        if let Some(at) = self.position(key) {
+            self.members[at].1 = value;
+            return;
+        }
+        self.members.push((Value::from(key), value));
+        let length = self.members.len();
+        if length == INDEXED_FROM {
+            let keys = self.members.iter().map(|(key, _)| Box::from(key.as_str().unwrap_or_default()));
+            self.index = keys.zip(0..).collect();
+        } else if length > INDEXED_FROM {
+            self.index.insert(key.into(), length - 1);
+        }
+    }
+
+    fn position(&self, key: &str) -> Option<usize> {
+        if self.members.len() < INDEXED_FROM {
+            return self.members.iter().position(|(known, _)| known.as_str() == Some(key));
+        }
+        self.index.get(key).copied()
     }
 }
 
@@ -120,18 +148,16 @@ impl Object for Dict {
     /// As `d[key]`: the member, else the method of that name, as Jinja has it.
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let key = key.as_str()?;
-        self.members.get(key).cloned().or_else(|| self.method(key))
+        self.member(key).or_else(|| self.method(key))
     }
 
     /// As `d.key`: the method of that name, else the member.
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        self.method(key).or_else(|| self.members.get(key).cloned())
+        self.method(key).or_else(|| self.member(key))
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        self.mapped_key_value_enumerator(|this| {
-            Box::new(this.members.iter().map(|(key, value)| (Value::from(key.as_ref()), value.clone())))
-        })
+        self.mapped_key_value_enumerator(|this| Box::new(this.members.iter().cloned()))
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
@@ -139,7 +165,7 @@ impl Object for Dict {
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        python::write_dict(f, self.members.iter().map(|(key, value)| (Value::from(key.as_ref()), value.clone())))
+        python::write_dict(f, self.members.iter().cloned())
     }
 }
 
@@ -150,12 +176,12 @@ impl Dict {
     }
 
     pub(crate) fn empty() -> Value {
-        Value::from_object(Dict { members: IndexMap::new() })
+        Value::from_object(Dict::default())
     }
 
     /// The member, never a method.
     pub(crate) fn member(&self, key: &str) -> Option<Value> {
-        self.members.get(key).cloned()
+        Some(self.members[self.position(key)?].1.clone())
     }
 }
 
