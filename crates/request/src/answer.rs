@@ -60,7 +60,7 @@ impl Answer {
 
     /// Reads the next bytes.
     pub fn feed(&mut self, bytes: &[u8]) -> Seen {
-        self.recognise(bytes);
+        let bytes = self.recognise(bytes);
         let before = self.content_chunks;
         let (usage, content_chunks) = (&mut self.usage, &mut self.content_chunks);
         match &mut self.form {
@@ -109,10 +109,13 @@ impl Answer {
         }
     }
 
-    fn recognise(&mut self, bytes: &[u8]) {
-        if let Form::Unknown = self.form
-            && let Some(first) = bytes.iter().find(|byte| !byte.is_ascii_whitespace())
-        {
+    /// Tells the form by the first byte that isn't space. The space before it is left out, in whichever piece it came.
+    fn recognise<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        if !matches!(self.form, Form::Unknown) {
+            return bytes;
+        }
+        let bytes = bytes.trim_ascii_start();
+        if let Some(first) = bytes.first() {
             self.form = match first {
                 b'{' => Form::Whole(Whole::default()),
                 // data, event, id, retry, or a comment.
@@ -120,6 +123,7 @@ impl Answer {
                 _ => Form::Opaque,
             };
         }
+        bytes
     }
 
     fn seen_since(&self, before: u64) -> Seen {

@@ -197,6 +197,13 @@ fn what_we_cannot_read_gives_nothing() {
 }
 
 #[test]
+fn space_before_an_answer_of_unknown_type_counts_for_nothing() {
+    let stream = " \ndata: {\"choices\":[{\"text\":\"x\"}]}\n\n";
+    check(None, stream, "stream, no usage, 1 chunks of content");
+    check(None, "\u{c}{\"usage\":{\"prompt_tokens\":5}}", "whole, prompt 5 completion ? cached ?, 0 chunks of content");
+}
+
+#[test]
 fn a_monster_is_left_out_and_the_answer_says_so() {
     let monster = format!("data: {{\"choices\":[{{\"text\":\"{}\"}}]}}\n\n{CHAT_STREAM}", "x".repeat(2 << 20));
     let mut reader = Answer::new(SSE, None);
