@@ -4,6 +4,12 @@
 //! `lstrip_blocks`, loop controls, a `generation` tag, its own `tojson`, `raise_exception` and `strftime_now`; here
 //! minijinja is brought to do the same: see the modules below for what differs. Work and output are bounded for any
 //! template; nothing outside of the context is ever read.
+//!
+//! Messages seen before are rendered again, every time. A template is a program over all messages, and what it prints for
+//! an early one may hang on a later one: Qwen3's looks for the last question from the end first, and prints the reasoning
+//! of answers after it only. That a prefix of the messages gives a prefix of the text can't be told from the source in
+//! general, and minijinja can't stop behind a message and go on from there with another list. A memo of whole contexts
+//! would be exact, but never serves a conversation that grew.
 
 mod args;
 mod clock;
