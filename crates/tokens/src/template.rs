@@ -2,8 +2,11 @@
 //!
 //! In: a template's source, then a context; out: the text. transformers runs Jinja2 in a sandbox with `trim_blocks`,
 //! `lstrip_blocks`, loop controls, a `generation` tag, its own `tojson`, `raise_exception` and `strftime_now`; here
-//! minijinja is brought to do the same: see the modules below for what differs. Work and output are bounded for any
-//! template; nothing outside of the context is ever read.
+//! minijinja is brought to do the same: see the modules below for what differs. Instructions and output are bounded;
+//! nothing outside of the context is ever read.
+//!
+//! Not bounded yet is what a template builds for itself: printing a list that it has doubled over and over, or dropping one
+//! that it has nested a hundred thousand deep, takes all memory or the stack. Only a model's own template can do that.
 //!
 //! Messages seen before are rendered again, every time. A template is a program over all messages, and what it prints for
 //! an early one may hang on a later one: Qwen3's looks for the last question from the end first, and prints the reasoning
