@@ -21,6 +21,7 @@ mod black_box {
     mod cardinality;
     mod examples;
     mod health;
+    mod load_only;
     mod modes;
     mod outage;
     mod picks;

@@ -408,6 +408,7 @@ impl<'t> Check<'t> {
         if let Some(header) = ours.tenant_header {
             self.config.tenant_header = Some(self.header(&header, &path.key("tenant_header"))?);
         }
+        self.config.load_only = ours.load_only.unwrap_or_default();
         if let Some(bytes) = ours.max_body_bytes {
             let limit = usize::try_from(bytes).ok().filter(|n| *n > 0);
             let path = path.key("max_body_bytes");

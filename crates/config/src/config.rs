@@ -32,6 +32,9 @@ pub struct Config {
     /// The request header, in lower case, that says which tenant asks (`warmpath.tenant_header`). Requests of
     /// different tenants never share a prefix. Whoever fills it must be trusted. Default none.
     pub tenant_header: Option<String>,
+    /// Whether endpoints are chosen by load alone, prompts left unread (`warmpath.load_only`, default false). The one key
+    /// that takes effect while the picker runs.
+    pub load_only: bool,
     /// Bounds.
     pub limits: Limits,
     /// What was accepted but has no effect here, or was raised to a bound.
@@ -60,6 +63,7 @@ impl Default for Config {
             engines: Engines::default(),
             blocks: Blocks::default(),
             tenant_header: None,
+            load_only: false,
             limits: Limits::default(),
             warnings: Vec::new(),
         }

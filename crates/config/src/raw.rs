@@ -162,6 +162,7 @@ pub(crate) struct Warmpath {
     pub(crate) stale_after: Option<Span>,
     pub(crate) scrape: Option<Scrape>,
     pub(crate) tenant_header: Option<String>,
+    pub(crate) load_only: Option<bool>,
     pub(crate) max_body_bytes: Option<u64>,
 }
 

@@ -63,6 +63,9 @@ fn understood(yaml: &str) -> String {
     if let Some(header) = &config.tenant_header {
         say("tenant", header.clone());
     }
+    if config.load_only {
+        say("load", "only".to_owned());
+    }
     if config.limits != default.limits {
         say("body", format!("{} bytes", config.limits.max_body_bytes));
     }
@@ -208,6 +211,7 @@ warmpath:
   stale_after: 3s
   scrape: {interval: 100ms, idle_interval: 10s, timeout: 1s500ms}
   tenant_header: X-Tenant
+  load_only: true
   max_body_bytes: 1000000
 ",
         r#"
@@ -217,6 +221,7 @@ model Qwen/Qwen3-8B ["qwen"] /models/qwen3 "abc" ["sql", "math"]
 scrape Http None None every 100ms/10s within 1.5s
 blocks 32 tokens, 1000 blocks
 tenant x-tenant
+load only
 body 1000000 bytes"#
             .trim_start(),
     );

@@ -5,17 +5,9 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use fleet::Member;
-use notify::Watcher as _;
-use tokio::sync::mpsc;
-
-/// Changes within this time are one change: editors and Kubernetes write a file in several steps.
-const SETTLE: Duration = Duration::from_millis(100);
-/// Looked at this often even if the file system tells nothing (some network mounts don't).
-const LOOK: Duration = Duration::from_secs(10);
 
 /// Reads the file.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Member>> {
@@ -38,46 +30,23 @@ fn members(text: &str) -> anyhow::Result<Vec<Member>> {
 /// Calls `changed` with the new members whenever the file says something else; never returns but by an error of the watch
 /// itself.
 pub(crate) async fn follow(path: PathBuf, mut changed: impl FnMut(Vec<Member>)) -> anyhow::Result<()> {
-    let (tell, mut told) = mpsc::channel(1);
-    let mut watcher = notify::recommended_watcher(move |_| {
-        // Full means that a look is due anyway.
-        let _ = tell.try_send(());
-    })?;
-    // The directory, not the file: an atomic replace makes another file of the same name.
-    let directory = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    watcher.watch(directory, notify::RecursiveMode::NonRecursive)?;
-    let mut last = tokio::fs::read_to_string(&path).await.ok();
-    loop {
-        tokio::select! {
-            told = told.recv() => { told.context("the watch on the endpoints file ended")?; }
-            () = tokio::time::sleep(LOOK) => {}
+    let shown = path.display().to_string();
+    let read = |text: &str| match members(text) {
+        Ok(members) => changed(members),
+        Err(error) => {
+            let error = format!("{error:#}");
+            tracing::error!(path = shown, error, "the endpoints file can't be used: its last fleet stays");
         }
-        tokio::time::sleep(SETTLE).await;
-        let now = match tokio::fs::read_to_string(&path).await {
-            Ok(text) => text,
-            Err(error) => {
-                if last.take().is_some() {
-                    tracing::error!(path = %path.display(), %error, "the endpoints file is gone: its last fleet stays");
-                }
-                continue;
-            }
-        };
-        if last.as_ref() == Some(&now) {
-            continue;
-        }
-        match members(&now) {
-            Ok(members) => changed(members),
-            Err(error) => {
-                let error = format!("{error:#}");
-                tracing::error!(path = %path.display(), error, "the endpoints file can't be used: its last fleet stays");
-            }
-        }
-        last = Some(now);
-    }
+    };
+    crate::follow::follow(path, "endpoints file", read).await
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::mpsc;
+
     use super::*;
 
     const ONE: &str = "endpoints:\n- {name: a, address: '::1', port: 8000}\n";

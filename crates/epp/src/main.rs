@@ -6,6 +6,8 @@ mod cpu;
 mod endpoints_file;
 mod engines;
 mod flags;
+mod follow;
+mod load_only;
 mod logging;
 mod metrics;
 mod models;

@@ -14,6 +14,7 @@ use route::{Asked, Routed, Router, Unroutable};
 
 use crate::complaints::Complaints;
 use crate::cpu::{Cpu, NotRun};
+use crate::load_only::LoadOnly;
 use crate::metrics::{Metrics, ModelLabel, ModelNames};
 use crate::models::Models;
 use crate::understand::{Arrived, Understood, understand};
@@ -34,6 +35,8 @@ pub(crate) struct Pipeline {
     pub(crate) cpu: Cpu,
     /// The header that says which tenant asks.
     pub(crate) tenant_header: Option<String>,
+    /// The operator's switch to leave prompts unread.
+    pub(crate) load_only: LoadOnly,
     /// Whether a body that isn't understood is refused.
     pub(crate) strict: bool,
     /// Whether the gateway's subset hint is heeded.
@@ -84,6 +87,7 @@ impl Pipeline {
             path: inbound.path.clone(),
             encoding: inbound.headers.text("content-encoding").map(str::to_owned),
             body: inbound.body.clone(),
+            load_only: self.load_only.is_on(),
             tenant: self.tenant_header.as_ref().and_then(|name| inbound.headers.text(name)).map(str::to_owned),
         };
         let Some(_) = arrived.body else {

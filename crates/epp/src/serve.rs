@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use crate::complaints::Complaints;
 use crate::cpu::Cpu;
 use crate::flags::Flags;
+use crate::load_only::LoadOnly;
 use crate::metrics::{FleetMetrics, Metrics, ModelNames};
 use crate::models::Models;
 use crate::pipeline::Pipeline;
@@ -39,7 +40,7 @@ pub(crate) fn serve(flags: &Flags) -> anyhow::Result<()> {
 }
 
 async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
-    let Settings { config, endpoints } = settings;
+    let Settings { config, endpoints, file } = settings;
     let grpc = bind(flags.bind_address, flags.grpc_port).await?;
     let health_port = bind(flags.bind_address, flags.grpc_health_port).await?;
     let admin_port = bind(flags.bind_address, flags.metrics_port).await?;
@@ -52,7 +53,9 @@ async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     fleet.replace(endpoints_file::read(&endpoints.0)?);
     let assumed = Assumed { block_size: config.blocks.size, capacity_blocks: config.blocks.capacity.get() as usize };
     let router = Router::new(Arc::clone(&fleet)).assuming(assumed);
+    let load_only = LoadOnly::new(config.load_only);
     let fleet_metrics = FleetMetrics {
+        load_only: load_only.clone(),
         fleet: Arc::clone(&fleet),
         router: router.clone(),
         pool: POOL.to_owned(),
@@ -68,6 +71,7 @@ async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let models = Arc::new(tokio::task::spawn_blocking(move || Models::load(&configured)).await?);
     count_tokenizers(&models, &metrics);
     let _looker = Task(tokio::spawn(look_at_models(Arc::clone(&models), Arc::clone(&metrics))));
+    let _switch = file.map(|(path, typed)| Task(tokio::spawn(load_only.clone().follow(path, typed))));
     let pipeline = Pipeline {
         fleet: Arc::clone(&fleet),
         router,
@@ -76,6 +80,7 @@ async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
         models,
         cpu: Cpu::new(flags.cpu_threads.unwrap_or_else(cores), flags.cpu_queue),
         tenant_header: config.tenant_header,
+        load_only,
         strict: flags.strict_requests,
         heed_subset: !flags.disable_endpoint_subset_filter,
         log_decisions: flags.log_decisions,

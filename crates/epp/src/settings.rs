@@ -14,12 +14,15 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// Where the endpoints are listed, and whether to follow the file's changes.
     pub(crate) endpoints: (PathBuf, bool),
+    /// The config file, if there is one, and what stood in it, without the flags.
+    pub(crate) file: Option<(PathBuf, Config)>,
 }
 
 impl Settings {
     /// Reads the config file, if any.
     pub(crate) fn read(flags: &Flags) -> anyhow::Result<Self> {
         let mut config = read_config(flags)?;
+        let file = flags.config_file.clone().map(|path| (path, config.clone()));
         if let Some(age) = flags.metrics_staleness_threshold {
             config.policy.stale_after = age + config.scrape.idle_interval;
         }
@@ -45,7 +48,7 @@ impl Settings {
                  file-discovery in the config file"
             ),
         };
-        Ok(Self { config, endpoints })
+        Ok(Self { config, endpoints, file })
     }
 }
 

@@ -113,6 +113,9 @@ fn in_words(config: &Config) -> String {
     for model in &config.models {
         lines.push(format!("Model {} is tokenized with the files in {}.", model.name, model.path.display()));
     }
+    if config.load_only {
+        lines.push("Prompts are left unread: endpoints are chosen by load alone.".into());
+    }
     if let Some(header) = &config.tenant_header {
         lines.push(format!("Requests with different values of the header {header} share no prefix."));
     }

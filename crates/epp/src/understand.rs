@@ -25,6 +25,8 @@ pub(crate) struct Arrived {
     pub(crate) encoding: Option<String>,
     /// The body; `None` for a request without one.
     pub(crate) body: Option<Bytes>,
+    /// Whether its prompt is left unread.
+    pub(crate) load_only: bool,
     /// The tenant, from the header that the operator trusts.
     pub(crate) tenant: Option<String>,
 }
@@ -103,6 +105,10 @@ impl Understood {
         self.api = request.api.as_str();
         self.stream = request.stream;
         self.model = request.model.as_deref().map(str::to_owned);
+        if arrived.load_only {
+            self.notes.push(Note::OperatorLoadOnly);
+            return;
+        }
         let Some((tokenizer, mut seed)) = self.border(request.model.as_deref(), models) else { return };
         if !request.fills_cache {
             return;

@@ -13,6 +13,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use route::Router;
 
+use crate::load_only::LoadOnly;
+
 /// What the gauges are worked out from.
 #[derive(Debug)]
 pub(crate) struct FleetMetrics {
@@ -20,6 +22,8 @@ pub(crate) struct FleetMetrics {
     pub(crate) fleet: Arc<Fleet>,
     /// What is believed of their caches.
     pub(crate) router: Router,
+    /// The operator's switch.
+    pub(crate) load_only: LoadOnly,
     /// The pool's name, a label.
     pub(crate) pool: String,
     /// The age at which a reading is stale.
@@ -222,6 +226,11 @@ impl FleetMetrics {
             "warmpath_index_bytes",
             "Memory of the prefix index, in bytes",
             Some((NoLabels {}, index.bytes() as f64)),
+        )?;
+        page.gauges(
+            "warmpath_load_only",
+            "1 while the operator has endpoints chosen by load alone, prompts left unread",
+            Some((NoLabels {}, f64::from(u8::from(self.load_only.is_on())))),
         )?;
         let labels = Index { plugin_name: "warmpath", plugin_type: "approx-prefix-cache-producer" };
         page.gauges("llm_d_epp_prefix_indexer_size", "[ALPHA] Entries of the prefix index", Some((labels, total)))?;

@@ -103,6 +103,7 @@ mod tests {
             path: path.to_owned(),
             encoding: None,
             body: Some(body.to_owned().into()),
+            load_only: false,
             tenant: Some("t".to_owned()),
         };
         let understood = understand(&arrived, &models, &[reading().block_size], SystemTime::UNIX_EPOCH);
