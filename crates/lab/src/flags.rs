@@ -73,6 +73,10 @@ pub struct EngineFlags {
     /// (`NAME-18101`). vLLM has no such header, so there is none by default.
     #[arg(long, value_name = "NAME")]
     pub engine_name: Option<String>,
+    /// Say in each answer what arrived and what leaves: `x-request-checksum`, `x-answer-checksum` and, at the end of a
+    /// stream, a comment `: checksum HEX`, each the xxh3 (64 bits) of a body. vLLM has none of it.
+    #[arg(long)]
+    pub checksums: bool,
     /// Seed of the generated text.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,

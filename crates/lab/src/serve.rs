@@ -5,6 +5,7 @@ mod answer;
 mod app;
 mod asked;
 mod board;
+mod checksums;
 mod metrics;
 mod refusal;
 mod runner;

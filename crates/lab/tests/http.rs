@@ -5,7 +5,7 @@
 #[path = "on_loopback/engines.rs"]
 mod engines;
 
-use engines::{Engine, check, events, get, metric, metrics, post};
+use engines::{Engine, answer, check, events, get, metric, metrics, post};
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -312,4 +312,29 @@ async fn models_health_and_version_answer() {
     assert_eq!((status, told), (200, vec![(&json!("m"), &Value::Null), (&json!("la"), &json!("m"))]));
     assert_eq!(get(&engine, "/health").await, (200, String::new()));
     assert_eq!(get(&engine, "/version").await, (200, "{\"version\":\"0.32.0+warmpath.lab\"}".to_owned()));
+}
+
+#[tokio::test]
+async fn checksums_tell_a_client_what_arrived_and_what_left() {
+    let engine = Engine::start(&["--checksums"]).await;
+    let sum = |bytes: &str| format!("{:016x}", xxhash_rust::xxh3::xxh3_64(bytes.as_bytes()));
+    let whole = say("Hello", json!({"max_tokens": 2}));
+    let (headers, body) = answer(&engine, CHAT, &whole).await;
+    assert_eq!(headers["x-request-checksum"], sum(&whole.to_string()).as_str());
+    assert_eq!(headers["x-answer-checksum"], sum(&body).as_str());
+
+    let streamed = say("Hello", json!({"max_tokens": 2, "stream": true}));
+    let (headers, body) = answer(&engine, CHAT, &streamed).await;
+    assert_eq!(headers["x-request-checksum"], sum(&streamed.to_string()).as_str());
+    let (events, seal) = body.split_once(": checksum ").unwrap();
+    assert!(events.ends_with("data: [DONE]\n\n"));
+    assert_eq!(seal.trim_end(), sum(events));
+}
+
+#[tokio::test]
+async fn unless_asked_for_there_are_no_checksums() {
+    let engine = Engine::start(&[]).await;
+    let (headers, body) = answer(&engine, CHAT, &say("Hello", json!({"max_tokens": 2, "stream": true}))).await;
+    assert!(!headers.contains_key("x-request-checksum"));
+    assert!(body.ends_with("data: [DONE]\n\n"));
 }

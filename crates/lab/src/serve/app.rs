@@ -17,15 +17,15 @@ use tokio::task;
 
 use super::answer::{Choice, Events, Frame};
 use super::asked::Asked;
-use super::metrics;
 use super::refusal::Refusal;
 use super::site::Site;
+use super::{checksums, metrics};
 
 /// What this stands in for, and that it is a stand-in.
 const VERSION: &str = "0.32.0+warmpath.lab";
 
 /// Longer bodies get a 413.
-const LONGEST_BODY: usize = 64 << 20;
+pub(super) const LONGEST_BODY: usize = 64 << 20;
 
 /// The header that names the engine, where it is to be named.
 const ENGINE_HEADER: &str = "x-engine-id";
@@ -44,6 +44,7 @@ pub fn app(site: Arc<Site>) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .layer(middleware::from_fn_with_state(Arc::clone(&site), checksums::add))
         .layer(middleware::from_fn_with_state(Arc::clone(&site), name_engine))
         .with_state(site)
 }

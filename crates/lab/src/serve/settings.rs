@@ -25,6 +25,8 @@ pub struct Settings {
     pub cached_tokens_in_usage: bool,
     /// Seed of the generated text.
     pub seed: u64,
+    /// Whether answers carry checksums of what was asked and of themselves.
+    pub checksums: bool,
 }
 
 impl Settings {
@@ -51,6 +53,7 @@ impl Settings {
             root,
             cached_tokens_in_usage: flags.enable_prompt_tokens_details,
             seed: flags.seed,
+            checksums: flags.checksums,
         })
     }
 
