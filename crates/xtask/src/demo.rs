@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
-use crate::{envoy, process, workspace};
+use crate::site::Binaries;
+use crate::{envoy, process};
 use site::Site;
 use trial::{Row, Trial};
 
@@ -168,7 +169,7 @@ impl Policy {
 pub(crate) fn run(settings: &Settings) -> Result<()> {
     process::kill_all_on_signal()?;
     let envoy = envoy::find_or_fetch()?;
-    let binaries = build(settings)?;
+    let binaries = Binaries::build(settings.release, settings.no_build, &[])?;
     let start = Instant::now();
     let mut rows = Vec::new();
     let mut last_site = None;
@@ -213,29 +214,6 @@ fn measure(settings: &Settings, site: &mut Site, workload: Workload, policy: Pol
     let trial = trial::run(settings, site, workload, policy, seed)?;
     println!("{}", table::line(&trial));
     Ok(trial)
-}
-
-/// The built programs.
-#[derive(Clone, Debug)]
-pub(crate) struct Binaries {
-    /// The picker.
-    pub(crate) epp: PathBuf,
-    /// Engines and load.
-    pub(crate) lab: PathBuf,
-}
-
-fn build(settings: &Settings) -> Result<Binaries> {
-    let folder = workspace::target().join(if settings.release { "release" } else { "debug" });
-    if !settings.no_build {
-        println!("Building (the first time takes minutes) ...");
-        let mut cargo = process::cargo();
-        cargo.args(["build", "--package", "epp", "--package", "lab"]);
-        if settings.release {
-            cargo.arg("--release");
-        }
-        process::finish(&mut cargo)?;
-    }
-    Ok(Binaries { epp: folder.join("epp"), lab: folder.join("lab") })
 }
 
 fn by_hand(settings: &Settings, site: Option<&Site>) {

@@ -8,9 +8,12 @@ mod ci;
 #[cfg(feature = "codegen")]
 mod codegen;
 mod demo;
+mod draw;
 mod envoy;
 mod fixtures;
 mod process;
+mod site;
+mod soak;
 mod tidy;
 mod workspace;
 
@@ -30,6 +33,9 @@ struct Cli {
 enum Chore {
     /// The product beside Envoy's own balancers: six engines, a real Envoy, two workloads, one table.
     Demo(Box<demo::Settings>),
+    /// Ten minutes of load through a real Envoy while pickers and engines are killed, restarted and frozen: no request may
+    /// be lost that the gateway's own rules would have saved, and no byte changed.
+    Soak(Box<soak::Settings>),
     /// Fetches what the tests need (a real Envoy, real models' files), then runs them all.
     Test {
         /// Arguments for `cargo test --workspace`, such as a name to filter by.
@@ -55,6 +61,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Demo(settings) => demo::run(&settings),
+        Chore::Soak(settings) => soak::run(&settings),
         Chore::Test { arguments } => ci::test(&arguments),
         Chore::Ci => ci::run(),
         Chore::Tidy => tidy::run(),

@@ -92,6 +92,23 @@ impl Server {
         }
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        locked(&self.child).id()
+    }
+
+    /// Sends it a signal, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+        // Held meanwhile, so that the process is not waited for and its id not another's.
+        let child = locked(&self.child);
+        finish(Command::new("kill").args([format!("-{name}"), child.id().to_string()]))
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&self) -> Result<Option<ExitStatus>> {
+        locked(&self.child).try_wait().with_context(|| format!("cannot ask after {}", self.name))
+    }
+
     /// Its log file.
     pub(crate) fn log(&self) -> &Path {
         &self.log
