@@ -129,8 +129,11 @@ impl Model {
 }
 
 fn stamp(directory: &Path) -> Stamp {
-    let counts = |name: &str| ["tokenizer", "chat_template", "config.json"].iter().any(|start| name.starts_with(start));
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let counts = |name: &str| {
+        ["tokenizer", "chat_template", "config.json", "tool_use.jinja"].iter().any(|start| name.starts_with(start))
+    };
+    let more = fs::read_dir(directory.join("additional_chat_templates"));
+    let entries = fs::read_dir(directory).into_iter().chain(more).flatten().flatten();
     let mut stamp: Stamp = entries
         .filter(|entry| entry.file_name().to_str().is_some_and(counts))
         // Of what a link leads to: Kubernetes changes mounted files by changing links.

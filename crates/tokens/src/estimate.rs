@@ -1,13 +1,20 @@
 //! An estimate, for models whose files aren't at hand.
 //!
 //! In: a prompt; out: one id for every four bytes of a canonical text of it. Equal beginnings of canonical text have
-//! equal ids, so that prefixes can be followed; nothing else about the ids means anything.
+//! equal ids, so that prefixes can be followed; nothing else about the ids means anything. An image, a sound or a file stands
+//! there as a hash of its address or data: what it costs the engine isn't known here, and its bytes are no text.
 
 use std::fmt::Write;
 
-use request::{Chat, Prompt, json::Value};
+use request::{
+    Chat, Prompt,
+    json::{Object, Value},
+};
 
-use crate::{Context, Encoded};
+use crate::{
+    Context, Encoded,
+    media::{Modality, hash_of},
+};
 
 const BYTES_A_TOKEN: usize = 4;
 
@@ -15,7 +22,9 @@ pub(crate) fn encode(prompt: &Prompt<'_>, context: &Context) -> Encoded {
     match prompt {
         Prompt::Chat(chat) => {
             let text = canonical(chat, context);
-            Encoded { prompts: vec![ids(&text)], rendered: Some(text), estimated: true, ..Encoded::default() }
+            let multimodal = chat.messages.iter().any(|message| parts(message).any(is_media));
+            let prompts = vec![ids(&text)];
+            Encoded { prompts, rendered: Some(text), estimated: true, multimodal, ..Encoded::default() }
         }
         Prompt::Texts { texts, .. } => {
             Encoded { prompts: texts.iter().map(|text| ids(text)).collect(), estimated: true, ..Encoded::default() }
@@ -66,6 +75,7 @@ fn write_message(text: &mut String, message: &Value<'_>) {
         if let Some(value) = object.get(key).filter(|value| **value != Value::Null) {
             match value {
                 Value::Str(plain) => text.push_str(plain),
+                Value::Array(parts) => parts.iter().for_each(|part| write_part(text, part)),
                 other => write(text, other),
             }
             text.push('\n');
@@ -78,6 +88,31 @@ fn write_message(text: &mut String, message: &Value<'_>) {
         text.push('=');
         write(text, value);
         text.push('\n');
+    }
+}
+
+/// A content's parts that are objects.
+fn parts<'m, 'a>(message: &'m Value<'a>) -> impl Iterator<Item = &'m Object<'a>> {
+    let content = message.get("content").and_then(Value::as_array).unwrap_or_default();
+    content.iter().filter_map(Value::as_object)
+}
+
+fn is_media(part: &Object<'_>) -> bool {
+    part.iter().any(|(key, value)| {
+        let name = if key == "type" { value.as_str().unwrap_or_default() } else { key };
+        Modality::of(name).is_some()
+    })
+}
+
+fn write_part(text: &mut String, part: &Value<'_>) {
+    let holds_text = |part: &Object<'_>| ["text", "thinking", "refusal"].iter().any(|key| part.get(key).is_some());
+    match part.as_object() {
+        // Writing to a String can't fail.
+        Some(object) if is_media(object) || !holds_text(object) => drop(write!(text, "[{:016x}],", hash_of(part))),
+        _ => {
+            write(text, part);
+            text.push(',');
+        }
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Files {
     pub config: Option<Vec<u8>>,
     /// `chat_template.jinja`, which goes before the configuration's template.
     pub chat_template_jinja: Option<String>,
+    /// `additional_chat_templates/tool_use.jinja`: the template of chats with tools, where they have one of their own.
+    pub tool_use_jinja: Option<String>,
 }
 
 impl Files {
@@ -32,16 +34,19 @@ impl Files {
             Some(plain) => plain,
             None => read("tokenizer.json.xz")?.map(|packed| unpack(&packed)).transpose()?.unwrap_or_default(),
         };
-        let chat_template_jinja = read("chat_template.jinja")?
-            .map(|bytes| String::from_utf8(bytes).map_err(|_| io::Error::other("chat_template.jinja isn't UTF-8")))
-            .transpose()?;
         Ok(Files {
             tokenizer_json,
             tokenizer_config: read("tokenizer_config.json")?,
             config: read("config.json")?,
-            chat_template_jinja,
+            chat_template_jinja: text(&mut read, "chat_template.jinja")?,
+            tool_use_jinja: text(&mut read, "additional_chat_templates/tool_use.jinja")?,
         })
     }
+}
+
+fn text(read: &mut impl FnMut(&str) -> io::Result<Option<Vec<u8>>>, name: &str) -> io::Result<Option<String>> {
+    let Some(bytes) = read(name)? else { return Ok(None) };
+    String::from_utf8(bytes).map(Some).map_err(|_| io::Error::other(format!("{name} isn't UTF-8")))
 }
 
 fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {

@@ -42,6 +42,13 @@ pub(crate) fn content_hash(modality: Modality, shown: &Value<'_>) -> u64 {
     hash.digest()
 }
 
+/// The hash of a value of any kind: equal only for equal values.
+pub(crate) fn hash_of(value: &Value<'_>) -> u64 {
+    let mut hash = Xxh3::new();
+    feed(&mut hash, value);
+    hash.digest()
+}
+
 fn feed(hash: &mut Xxh3, value: &Value<'_>) {
     match value {
         Value::Null => hash.update(b"n"),

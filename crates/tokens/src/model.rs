@@ -48,7 +48,7 @@ impl Model {
                 parsed.as_object().ok_or_else(|| LoadError::Config("not an object".into()))?
             }
         };
-        let templates = templates(config, files.chat_template_jinja.as_deref());
+        let templates = templates(config, &files);
         let harmony = Harmony::of(files.config.as_deref(), &encoder);
         let mut warnings = if harmony.is_some() { Vec::new() } else { warnings(&templates) };
         warnings.extend(encoder.slow_because().map(|because| format!("tokenizer.json is encoded slowly: {because}")));
@@ -187,9 +187,13 @@ fn cut_at_tag(rendered: &mut String, final_text: &str) -> Result<(), EncodeError
     Ok(())
 }
 
-fn templates(config: &Object<'_>, file: Option<&str>) -> Vec<(String, Result<Template, TemplateError>)> {
-    if let Some(source) = file {
-        return vec![("default".into(), Template::compile(source))];
+fn templates(config: &Object<'_>, files: &Files) -> Vec<(String, Result<Template, TemplateError>)> {
+    // As transformers has it: if there is any file of a template, none of the configuration's counts.
+    let own = [("default", &files.chat_template_jinja), ("tool_use", &files.tool_use_jinja)];
+    let own: Vec<_> =
+        own.iter().filter_map(|(name, file)| Some(((*name).into(), Template::compile(file.as_deref()?)))).collect();
+    if !own.is_empty() {
+        return own;
     }
     match config.get("chat_template") {
         Some(json::Value::Str(source)) => vec![("default".into(), Template::compile(source))],
