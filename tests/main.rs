@@ -22,6 +22,7 @@ mod black_box {
     mod examples;
     mod health;
     mod load_only;
+    mod loading;
     mod modes;
     mod outage;
     mod picks;

@@ -206,3 +206,6 @@ fn salt<'a>(salt: &'a str, media: &[u64]) -> Cow<'a, str> {
     let media: Vec<String> = media.iter().map(|hash| format!("{hash:016x}")).collect();
     Cow::Owned(format!("{salt}\u{0}{}", media.join(",")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -156,6 +156,9 @@ data: {"type":"message_stop"}
 
 "#;
     check(SSE, stream, "stream, prompt 20 completion 9 cached 16, 2 chunks of content");
+    // Anthropic's own ends without the prompt's tokens.
+    let short = stream.replace("\"input_tokens\":0,", "");
+    check(SSE, &short, "stream, prompt 20 completion 9 cached 16, 2 chunks of content");
 }
 
 #[test]
