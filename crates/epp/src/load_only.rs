@@ -59,7 +59,7 @@ mod tests {
         let file = |ours: &str| format!("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n{ours}");
         let started = Config::read(&file("")).expect("well formed");
         let switch = LoadOnly::new(started.load_only);
-        let mut after = |text: &str| {
+        let after = |text: &str| {
             switch.take(text, &started, "config.yaml");
             switch.is_on()
         };
