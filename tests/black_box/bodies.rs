@@ -1,7 +1,10 @@
 //! Requests of every size come through whole: what the engine hears is what the client said.
 
+use std::thread;
+
 use super::client::ask;
 use super::envoy::Form;
+use super::lab::model_flag;
 use super::scripted::{Engine, Saying, completion};
 use super::stage::{Stage, chat};
 
@@ -60,4 +63,33 @@ fn get_models_is_answered_by_an_engine() {
     let stage = Stage::start("models", Form::OriginalDst, &[engine.address]);
     let reply = ask(stage.port, "GET", "/v1/models", &[], b"");
     assert_eq!((reply.status, reply.text()), (200, format!("GET /v1/models {MODELS}")));
+}
+
+/// llm-d/llm-d-router#2197: images were decoded whole to read their size, and long data URLs tokenized. Five of 20 MB at once
+/// cost the picker less than three times their bytes.
+#[test]
+fn images_of_twenty_megabytes_pass_whole_and_without_much_memory() {
+    const AT_ONCE: usize = 5;
+    let data = "iVBORw0KGgoA".repeat(1_747_626);
+    let body = format!(
+        "{{\"model\":\"qwen3\",\"messages\":[{{\"role\":\"user\",\"content\":[{{\"type\":\"text\",\"text\":\"hi\"}},\
+         {{\"type\":\"image_url\",\"image_url\":{{\"url\":\"data:image/png;base64,{data}\"}}}}]}}]}}"
+    );
+    let engine = Engine::plain();
+    let flag = model_flag();
+    let stage = Stage::start_with("images", Form::OriginalDst, &[engine.address], &[&flag], |config| config);
+    assert_eq!(stage.post("/v1/chat/completions", &chat("qwen3", "hi")).status, 200);
+    let before = stage.picker.program.peak_memory();
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| assert_eq!(stage.post("/v1/chat/completions", &body).status, 200));
+        }
+    });
+    let grown = stage.picker.program.peak_memory() - before;
+    assert!(grown < 3 * AT_ONCE * body.len(), "{} MB more", grown >> 20);
+    let whole = engine.heard().iter().filter(|heard| heard.body == body.as_bytes()).count();
+    assert_eq!(whole, AT_ONCE);
+    let metrics = stage.picker.metrics();
+    assert_eq!(metrics.sum("llm_d_epp_request_total", &["model_name=\"qwen3\""]), AT_ONCE as f64 + 1.0);
+    assert_eq!(stage.picker.in_flight(), 0.0);
 }

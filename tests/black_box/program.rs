@@ -48,6 +48,13 @@ impl Program {
         assert!(status.expect("kill can be run").success(), "{} could not be signalled", self.name);
     }
 
+    /// The most memory that it has had resident, in bytes.
+    pub fn peak_memory(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs, on Linux");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        peak.and_then(|kilobytes| kilobytes.parse::<usize>().ok()).expect("a number of kilobytes") << 10
+    }
+
     /// Waits until it has ended.
     pub fn ended(&mut self) -> ExitStatus {
         let mut status = None;
