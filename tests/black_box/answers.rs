@@ -92,3 +92,18 @@ fn a_client_that_hangs_up_within_its_body_leaves_nothing_in_flight() {
     wait_until("nothing is in flight", || stage.picker.in_flight() == 0.0);
     assert_eq!(engine.heard().len(), 1, "the broken request reached no engine");
 }
+
+/// kubernetes-sigs/gateway-api-inference-extension#1436: it was parsed as JSON, and logged whole for each request.
+#[test]
+fn an_error_in_plain_words_passes_as_it_is_and_is_not_logged() {
+    const WORDS: &str = "no healthy upstream";
+    let engine = Engine::scripted(|_| Saying::Words(503, WORDS));
+    let stage = Stage::start("plain_words", Form::OriginalDst, &[engine.address]);
+    let reply = stage.post("/v1/chat/completions", &chat("qwen3", "hello"));
+    assert_eq!((reply.status, reply.text().as_str(), reply.header("content-type")), (503, WORDS, Some("text/plain")));
+    wait_until("nothing is in flight", || stage.picker.in_flight() == 0.0);
+    let failed = stage.picker.metrics().sum("llm_d_epp_request_error_total", &["error_code=\"ModelServerError\""]);
+    assert_eq!(failed, 1.0);
+    let log = stage.picker.program.log();
+    assert!(!log.contains(WORDS) && !log.contains("\"ERROR\"") && !log.contains("not_json"), "{log}");
+}

@@ -37,6 +37,8 @@ pub enum Saying {
     Json(String),
     /// An error with a JSON body.
     Refusal(u16, String),
+    /// An error in plain words, as a proxy before an engine writes it.
+    Words(u16, &'static str),
     /// An event stream, each piece a chunk of its own on the wire.
     Pieces(Vec<Vec<u8>>),
     /// An event stream that goes on, a chunk whenever the gate gives a piece, until it is closed or the client is gone.
@@ -129,6 +131,7 @@ impl Shared {
                 None => say_whole(&mut writer, 200, "text/plain; version=0.0.4; charset=utf-8", METRICS),
                 Some(Saying::Json(json)) => say_whole(&mut writer, 200, "application/json", &json),
                 Some(Saying::Refusal(status, json)) => say_whole(&mut writer, status, "application/json", &json),
+                Some(Saying::Words(status, words)) => say_whole(&mut writer, status, "text/plain", words),
                 Some(Saying::Pieces(pieces)) => say_pieces(&mut writer, pieces),
                 Some(Saying::Gated(gate)) => say_pieces(&mut writer, gate),
             };
