@@ -180,7 +180,7 @@ fn tool_call(call: &json::Value<'_>) -> Result<Value, EncodeError> {
         return Err(refused("a tool call isn't one of a function"));
     }
     let arguments = match function.get("arguments") {
-        Some(json::Value::Str(text)) => parsed(text),
+        Some(json::Value::Str(text)) => parsed(text)?,
         Some(value @ json::Value::Object(_)) => to_template(value),
         _ => Dict::empty(),
     };
@@ -194,11 +194,19 @@ fn tool_call(call: &json::Value<'_>) -> Result<Value, EncodeError> {
     ))
 }
 
-/// Arguments that aren't a JSON object count as none.
-fn parsed(arguments: &str) -> Value {
+/// Arguments that aren't a JSON object count as none. What Python reads and no text or no stack of ours holds is refused, and so
+/// are integers that Python fails on.
+fn parsed(arguments: &str) -> Result<Value, EncodeError> {
+    use json::Fault::{TooDeep, TooManyDigits};
     match json::parse(arguments.as_bytes()) {
-        Ok(value @ json::Value::Object(_)) => to_template(&value),
-        _ => Dict::empty(),
+        Ok(json::Value::Object(object)) if object.iter().any(|(key, _)| object.lone_surrogate_in(key)) => {
+            Err(refused("a tool call's arguments hold half of a surrogate pair"))
+        }
+        Ok(value @ json::Value::Object(_)) => Ok(to_template(&value)),
+        Err(json::Error { fault: TooDeep | TooManyDigits, .. }) => {
+            Err(refused("a tool call's arguments nest too deeply or hold too long an integer"))
+        }
+        _ => Ok(Dict::empty()),
     }
 }
 

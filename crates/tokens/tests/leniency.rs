@@ -144,11 +144,28 @@ fn half_a_surrogate_pair_is_no_prompt_wherever_it_stands() {
         let why = encode(&tokenizer, &chat(more)).expect_err(more);
         assert!(why.contains("half of a surrogate pair"), "{more}: {why}");
     }
+    let call = with_arguments(r#"{"a": ["\ud800"]}"#);
+    let why = encode(&of_template(ARGUMENTS), &call).expect_err("arguments are text too");
+    assert!(why.contains("half of a surrogate pair"), "{why}");
     // Beside the prompt it means nothing, and in pairs it is a letter.
     let beside = chat(
         r#", "user": "\ud800", "metadata": {"\udfff": ["\ud800"]}, "chat_template_kwargs": {"x": "\ud83d\ude00"}"#,
     );
     check("{{ x }}", &beside, "😀");
+}
+
+/// vLLM takes arguments that aren't JSON for none; those that its Python fails on otherwise it doesn't.
+#[test]
+fn arguments_that_cannot_be_read_are_none_or_no_prompt() {
+    for broken in ["", "{", "[1]", "{\"a\": 01}", "{'a': 1}", "nothing"] {
+        check(ARGUMENTS, &with_arguments(broken), "{}");
+    }
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(600), "}".repeat(600));
+    let long = format!(r#"{{"a": {}}}"#, "1".repeat(4301));
+    for unheld in [deep, long] {
+        let why = encode(&of_template(ARGUMENTS), &with_arguments(&unheld)).expect_err("no plausible prompt");
+        assert!(why.contains("too deeply or hold too long"), "{why}");
+    }
 }
 
 /// llm-d/llm-d-router#2197: an image's data is neither decoded nor tokenized, and tells requests apart.
