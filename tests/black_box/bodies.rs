@@ -47,6 +47,30 @@ fn a_body_that_is_no_json_is_passed_on_as_it_is() {
     check_body_arrives("no_json", Form::OriginalDst, "{\"model\": \"qwen3\", \"messages\": [");
 }
 
+/// agentgateway/agentgateway#2402, langwatch/langwatch#6344: bytes and coding reach the engine as they came, whether the picker
+/// can read them or not.
+#[test]
+fn a_packed_body_passes_as_it_came() {
+    /// `{"model": "m", "messages": [{"role": "user", "content": "hi"}]}` as Python's gzip packs it.
+    const GZIP: &[u8] = b"\
+        \x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\x56\xca\xcd\x4f\x49\xcd\x51\xb2\x52\x50\xca\x55\xd2\
+        \x01\x12\xa9\xc5\xc5\x89\xe9\xa9\xc5\x40\x81\xe8\x6a\xa5\xa2\xfc\x9c\x54\x90\x54\x69\x71\x6a\x11\
+        \x48\x36\x39\x3f\xaf\x24\x35\xaf\x04\x24\x94\x91\xa9\x54\x1b\x5b\x0b\x00\x2f\xdf\x36\xea\x3f\x00\
+        \x00\x00";
+    let engine = Engine::plain();
+    let stage = Stage::start("packed", Form::OriginalDst, &[engine.address]);
+    let asked =
+        [("gzip", GZIP), ("gzip", &GZIP[..40]), ("zstd", b"\x28\xb5\x2f\xfd broken"), ("br", b"\x0b\x02\x80{}\x03")];
+    for (coding, body) in asked {
+        let headers = [("content-type", "application/json"), ("content-encoding", coding)];
+        let reply = ask(stage.port, "POST", "/v1/chat/completions", &headers, body);
+        assert_eq!((reply.status, reply.text()), (200, completion(12, None)), "{coding}");
+    }
+    let heard = engine.heard();
+    let heard: Vec<_> = heard.iter().map(|heard| (heard.header("content-encoding"), heard.body.as_slice())).collect();
+    assert_eq!(heard, asked.map(|(coding, body)| (Some(coding), body)));
+}
+
 #[test]
 fn a_post_of_no_bytes_is_served() {
     let engine = Engine::plain();
