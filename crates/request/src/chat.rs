@@ -4,7 +4,7 @@
 //! asks for. The messages are not cleaned up here: that depends on the engine and the template.
 
 use crate::{
-    Api, Chat, NotUnderstood, Prompt, Request,
+    Api, Chat, End, NotUnderstood, Prompt, Request,
     fields::{Fields, wrong_type},
     json::Value,
 };
@@ -20,6 +20,8 @@ pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
         stream,
         include_usage,
         cache_salt: body.cache_salt()?,
+        adapter: None,
+        truncation: body.truncation(End::Last)?,
         fills_cache: true,
         max_tokens: max_completion_tokens.or(max_tokens),
         prompt: Prompt::Chat(chat(&mut body, messages, true)?),
@@ -32,7 +34,7 @@ pub(crate) fn chat<'a>(
     messages: Option<Vec<Value<'a>>>,
     add_generation_prompt: bool,
 ) -> Result<Chat<'a>, NotUnderstood> {
-    let messages = messages.filter(|messages| !messages.is_empty()).ok_or(NotUnderstood::NoMessages)?;
+    let messages = messages.ok_or(NotUnderstood::NoMessages)?;
     for (at, message) in messages.iter().enumerate() {
         check_message("messages", at, message)?;
     }
@@ -47,6 +49,7 @@ pub(crate) fn chat<'a>(
         add_special_tokens: body.truth("add_special_tokens", false)?,
         reasoning_effort: body.text("reasoning_effort")?,
         tool_choice_none: body.value("tool_choice")?.is_some_and(|choice| choice.as_str() == Some("none")),
+        by_responses: false,
     })
 }
 
@@ -78,7 +81,7 @@ pub(crate) fn check_message(list: &str, at: usize, message: &Value<'_>) -> Resul
     }
 }
 
-fn tools<'a>(body: &mut Fields<'a>) -> Result<Option<Vec<Value<'a>>>, NotUnderstood> {
+pub(crate) fn tools<'a>(body: &mut Fields<'a>) -> Result<Option<Vec<Value<'a>>>, NotUnderstood> {
     let tools = body.list("tools")?;
     for (at, tool) in tools.iter().flatten().enumerate() {
         check_function(&format!("tools[{at}]"), tool)?;

@@ -3,10 +3,10 @@
 //! In: the body's members; out: a [`Request`] with one or more prompts. A list of prompts stays a list: they are never
 //! joined into one text.
 
-use crate::{Api, NotUnderstood, Request, fields::Fields, inputs};
+use crate::{Api, End, NotUnderstood, Request, fields::Fields, inputs};
 
 /// What vLLM generates where the body sets no `max_tokens`.
-const DEFAULT_MAX_TOKENS: u64 = 16;
+pub(crate) const DEFAULT_MAX_TOKENS: u64 = 16;
 
 pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
     let embeds = body.value("prompt_embeds")?;
@@ -22,6 +22,8 @@ pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
         stream,
         include_usage,
         cache_salt: body.cache_salt()?,
+        adapter: None,
+        truncation: body.truncation(End::Last)?,
         max_tokens: Some(body.count("max_tokens")?.unwrap_or(DEFAULT_MAX_TOKENS)),
         fills_cache: true,
         prompt: inputs::prompts("prompt", prompt, add_special_tokens)?,

@@ -13,16 +13,7 @@ pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
         (None, input) => inputs::prompts("input", input, body.truth("add_special_tokens", true)?)?,
         (messages, _) => Prompt::Chat(chat(&mut body, messages, false)?),
     };
-    Ok(Request {
-        api: Api::Embeddings,
-        model: body.model()?,
-        stream: false,
-        include_usage: false,
-        cache_salt: body.cache_salt()?,
-        fills_cache: true,
-        max_tokens: None,
-        prompt,
-    })
+    Request::reading(Api::Embeddings, body, prompt)
 }
 
 fn is_messages(items: &[Value<'_>]) -> bool {

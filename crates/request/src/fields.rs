@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    NotUnderstood,
+    End, NotUnderstood, Truncation,
     json::{Object, Value},
 };
 
@@ -132,6 +132,32 @@ impl<'a> Fields<'a> {
             }),
             salt => Ok(salt),
         }
+    }
+
+    /// `truncate_prompt_tokens`, and from which side (`truncation_side` names the side that is cut off).
+    pub(crate) fn truncation(&mut self, kept: End) -> Result<Option<Truncation>, NotUnderstood> {
+        let side = self.text("truncation_side")?;
+        let kept = match side.as_deref() {
+            None => kept,
+            Some("left") => End::Last,
+            Some("right") => End::First,
+            Some(_) => {
+                let key = self.place_of("truncation_side");
+                return Err(NotUnderstood::WrongType { key, expected: "left or right", found: "another" });
+            }
+        };
+        let Some(value) = self.value("truncate_prompt_tokens")? else { return Ok(None) };
+        let tokens = match &value {
+            Value::Int(digits) if digits == "-1" => None,
+            Value::Float(number) if *number == -1.0 => None,
+            Value::Str(written) if written.trim() == "-1" => None,
+            value => match lax_u64(value) {
+                // More than any memory holds cuts nothing off.
+                Some(count) => Some(usize::try_from(count).unwrap_or(usize::MAX)),
+                None => return self.wrong("truncate_prompt_tokens", "an integer from -1", value),
+            },
+        };
+        Ok(Some(Truncation { tokens, kept }))
     }
 
     /// `stream`, and whether such a stream will carry usage.

@@ -62,7 +62,7 @@ fn nested_ids(key: &'static str, at: usize, item: &Value<'_>) -> Result<Vec<u32>
     }
 }
 
-fn ids(key: &'static str, items: &[Value<'_>]) -> Result<Vec<u32>, NotUnderstood> {
+pub(crate) fn ids(key: &'static str, items: &[Value<'_>]) -> Result<Vec<u32>, NotUnderstood> {
     let id = |(at, item)| {
         lax_u64(item).and_then(|id| u32::try_from(id).ok()).ok_or_else(|| NotUnderstood::BadPrompt {
             key,

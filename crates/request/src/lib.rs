@@ -10,12 +10,14 @@ mod chat;
 mod completions;
 mod embeddings;
 mod encoding;
+mod engine;
 mod fields;
 mod inputs;
 mod messages;
 mod not_understood;
 mod responses;
 mod scoring;
+mod sglang;
 mod sse;
 mod tokenize;
 mod usage;
@@ -25,6 +27,7 @@ use std::borrow::Cow;
 
 pub use answer::{Answer, Seen};
 pub use encoding::decode_body;
+pub use engine::Engine;
 pub use not_understood::NotUnderstood;
 pub use usage::Usage;
 
@@ -38,17 +41,29 @@ use json::{Object, Value};
 /// [`NotUnderstood`] where the path is none that we know, or where the engine would answer 400 for the prompt's sake:
 /// the request is then to be passed on as it is.
 pub fn parse<'a>(path: &str, body: &'a [u8]) -> Result<Request<'a>, NotUnderstood> {
+    parse_for(Engine::Vllm, path, body)
+}
+
+/// As [`parse`], for an engine that may not be vLLM.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_for<'a>(engine: Engine, path: &str, body: &'a [u8]) -> Result<Request<'a>, NotUnderstood> {
     let (api, sub_path) = Api::split(path).ok_or(NotUnderstood::UnknownPath)?;
     let fields = Fields::new(object(body)?);
-    let mut request = match api {
-        Api::ChatCompletions => chat::read(fields),
-        Api::Completions => completions::read(fields),
-        Api::Responses => responses::read(fields),
-        Api::Messages => messages::read(fields),
-        Api::Embeddings => embeddings::read(fields),
-        Api::Score => scoring::read_score(fields),
-        Api::Rerank => scoring::read_rerank(fields),
-        Api::Tokenize => tokenize::read(fields),
+    let mut request = match (api, engine) {
+        (Api::ChatCompletions, Engine::Vllm) => chat::read(fields),
+        (Api::ChatCompletions, Engine::Sglang) => sglang::chat::read(fields),
+        (Api::Completions, Engine::Vllm) => completions::read(fields),
+        (Api::Completions, Engine::Sglang) => sglang::completions(fields),
+        (Api::Responses, Engine::Vllm) => responses::read(fields),
+        (Api::Responses, Engine::Sglang) => sglang::responses::read(fields),
+        (Api::Messages, Engine::Vllm) => messages::read(fields),
+        (Api::Messages, Engine::Sglang) => sglang::messages::read(fields),
+        (Api::Embeddings, _) => embeddings::read(fields),
+        (Api::Score, _) => scoring::read_score(fields),
+        (Api::Rerank, _) => scoring::read_rerank(fields),
+        (Api::Tokenize, _) => tokenize::read(fields),
     }?;
     request.fills_cache &= sub_path.is_empty();
     Ok(request)
@@ -157,14 +172,55 @@ pub struct Request<'a> {
     pub stream: bool,
     /// Whether a streamed answer will carry usage.
     pub include_usage: bool,
-    /// The client's own border around what may be shared in the cache.
+    /// The client's own border around what may be shared in the cache (for SGLang its `extra_key` with it).
     pub cache_salt: Option<Cow<'a, str>>,
+    /// An adapter that the body names apart from the model: SGLang's `lora_path`, or what stands behind the colon in its
+    /// `model`. `None` for vLLM, whose adapters are models by name.
+    pub adapter: Option<Cow<'a, str>>,
+    /// What of each prompt is read, where not all of it (vLLM's `truncate_prompt_tokens`).
+    pub truncation: Option<Truncation>,
     /// Whether the engine will compute the prompt, so that its cache holds it afterwards. False for paths that only
     /// look at it: `/tokenize`, and sub-paths such as `/render` and `/count_tokens`.
     pub fills_cache: bool,
     /// How many tokens may be generated: chat's `max_completion_tokens`, else `max_tokens`, else (completions) 16; Responses'
     /// `max_output_tokens`. `None` where nothing is generated or no bound is set.
     pub max_tokens: Option<u64>,
+}
+
+impl<'a> Request<'a> {
+    /// A request that vLLM reads and generates nothing for.
+    fn reading(api: Api, mut body: Fields<'a>, prompt: Prompt<'a>) -> Result<Self, NotUnderstood> {
+        Ok(Request {
+            api,
+            model: body.model()?,
+            prompt,
+            stream: false,
+            include_usage: false,
+            cache_salt: body.cache_salt()?,
+            adapter: None,
+            truncation: body.truncation(End::First)?,
+            fills_cache: true,
+            max_tokens: None,
+        })
+    }
+}
+
+/// How much of a prompt is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncation {
+    /// So many tokens, special ones among them; `None` for as many as the engine takes, which no body tells.
+    pub tokens: Option<usize>,
+    /// Which ones are kept.
+    pub kept: End,
+}
+
+/// An end of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its first tokens.
+    First,
+    /// Its last tokens.
+    Last,
 }
 
 /// What the engine is to read, before templates and tokens.
@@ -186,9 +242,9 @@ pub enum Prompt<'a> {
 /// A chat as the client sent it: not cleaned up yet, which depends on the engine and the template.
 #[derive(Clone, Debug)]
 pub struct Chat<'a> {
-    /// The messages, at least one, each a JSON object with a string `role`; `content` is absent, null, a string or a
+    /// The messages, each a JSON object with a string `role`; `content` is absent, null, a string or a
     /// list of strings and objects; `tool_calls` are absent, null or a list of objects with a `function` that has a
-    /// `name` (checked).
+    /// `name` (checked). There may be none: some engines refuse that, some don't.
     pub messages: Vec<Value<'a>>,
     /// `tools`: objects with a `function` that has a `name` (checked). `None` if absent or null.
     pub tools: Option<Vec<Value<'a>>>,
@@ -208,4 +264,6 @@ pub struct Chat<'a> {
     pub reasoning_effort: Option<Cow<'a, str>>,
     /// `tool_choice` is the string `none`.
     pub tool_choice_none: bool,
+    /// It came by the Responses API, which some models have a format of their own for.
+    pub by_responses: bool,
 }

@@ -35,6 +35,8 @@ pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
         // Anthropic's streams always tell.
         include_usage: stream,
         cache_salt: body.cache_salt()?,
+        adapter: None,
+        truncation: None,
         fills_cache: true,
         max_tokens: body.count("max_tokens")?,
         prompt: Prompt::Chat(Chat {
@@ -48,6 +50,7 @@ pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
             add_special_tokens: false,
             reasoning_effort,
             tool_choice_none: tool_choice.is_some_and(|choice| choice == "none"),
+            by_responses: false,
         }),
     })
 }
@@ -186,7 +189,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-fn text_part(text: Cow<'_, str>) -> Value<'_> {
+pub(crate) fn text_part(text: Cow<'_, str>) -> Value<'_> {
     Value::Object(Object::from([("type", Value::Str("text".into())), ("text", Value::Str(text))]))
 }
 
@@ -207,7 +210,7 @@ fn image_part<'a>(block: &mut Fields<'a>) -> Result<Option<Value<'a>>, NotUnders
 }
 
 /// A tool use as a call. vLLM prints the input as JSON and parses it again before rendering: it stays an object here.
-fn call<'a>(block: &mut Fields<'a>) -> Result<Value<'a>, NotUnderstood> {
+pub(crate) fn call<'a>(block: &mut Fields<'a>) -> Result<Value<'a>, NotUnderstood> {
     let id = block.text("id")?.unwrap_or_default();
     let name = block.text("name")?.unwrap_or_default();
     let arguments = Value::Object(block.object("input")?.unwrap_or_default());
@@ -261,7 +264,7 @@ fn tool_message<'a>(id: Value<'a>, content: Value<'a>) -> Value<'a> {
     Value::Object(Object::from([("role", Value::Str("tool".into())), ("tool_call_id", id), ("content", content)]))
 }
 
-fn reference(name: Cow<'_, str>) -> Value<'_> {
+pub(crate) fn reference(name: Cow<'_, str>) -> Value<'_> {
     Value::Object(Object::from([("type", Value::Str("tool_reference".into())), ("name", Value::Str(name))]))
 }
 

@@ -14,14 +14,7 @@ use crate::{
 };
 
 pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
-    for key in ["previous_response_id", "previous_input_messages", "prompt"] {
-        if body.has(key) {
-            return Err(NotUnderstood::Unsupported {
-                key: key.to_owned(),
-                what: "a reference to what is not in the body",
-            });
-        }
-    }
+    refuse_references(&body)?;
     let mut chat = Conversation::default();
     if let Some(instructions) = body.text("instructions")?.filter(|instructions| !instructions.is_empty()) {
         chat.push([("role", Value::Str("system".into())), ("content", Value::Str(instructions))]);
@@ -51,6 +44,8 @@ pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
         // The last event of such a stream always tells.
         include_usage: stream,
         cache_salt: body.cache_salt()?,
+        adapter: None,
+        truncation: None,
         fills_cache: true,
         max_tokens: body.count("max_output_tokens")?,
         prompt: Prompt::Chat(Chat {
@@ -64,8 +59,20 @@ pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
             add_special_tokens: false,
             reasoning_effort,
             tool_choice_none: body.value("tool_choice")?.is_some_and(|choice| choice.as_str() == Some("none")),
+            by_responses: true,
         }),
     })
+}
+
+/// What refers to something that the engine stored can't be read here.
+pub(crate) fn refuse_references(body: &Fields<'_>) -> Result<(), NotUnderstood> {
+    const REFERENCES: [&str; 3] = ["previous_response_id", "previous_input_messages", "prompt"];
+    match REFERENCES.into_iter().find(|key| body.has(key)) {
+        None => Ok(()),
+        Some(key) => {
+            Err(NotUnderstood::Unsupported { key: key.to_owned(), what: "a reference to what is not in the body" })
+        }
+    }
 }
 
 /// A last message or reasoning that the model is to go on with.
@@ -194,7 +201,7 @@ fn flat_name<'a>(namespace: Option<&str>, name: Cow<'a, str>) -> Cow<'a, str> {
 }
 
 /// The functions that the model is shown, in the shape of chat completions; other kinds of tools are never rendered.
-fn tools<'a>(body: &mut Fields<'a>) -> Result<Option<Vec<Value<'a>>>, NotUnderstood> {
+pub(crate) fn tools<'a>(body: &mut Fields<'a>) -> Result<Option<Vec<Value<'a>>>, NotUnderstood> {
     let Some(tools) = body.list("tools")?.filter(|tools| !tools.is_empty()) else { return Ok(None) };
     let mut functions = Vec::new();
     for (at, tool) in tools.into_iter().enumerate() {

@@ -33,14 +33,5 @@ fn request<'a>(
 ) -> Result<Request<'a>, NotUnderstood> {
     let mut texts: Vec<Cow<'a, str>> = inputs::texts(left, body.value(left)?)?;
     texts.append(&mut inputs::texts(right, body.value(right)?)?);
-    Ok(Request {
-        api,
-        model: body.model()?,
-        stream: false,
-        include_usage: false,
-        cache_salt: body.cache_salt()?,
-        fills_cache: true,
-        max_tokens: None,
-        prompt: Prompt::Texts { texts, add_special_tokens: true },
-    })
+    Request::reading(api, body, Prompt::Texts { texts, add_special_tokens: true })
 }

@@ -13,13 +13,9 @@ pub(crate) fn read(mut body: Fields<'_>) -> Result<Request<'_>, NotUnderstood> {
         None => return Err(NotUnderstood::NoPrompt { key: "prompt" }),
     };
     Ok(Request {
-        api: Api::Tokenize,
-        model: body.model()?,
-        stream: false,
-        include_usage: false,
         cache_salt: None,
+        truncation: None,
         fills_cache: false,
-        max_tokens: None,
-        prompt,
+        ..Request::reading(Api::Tokenize, body, prompt)?
     })
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use request::{Api, NotUnderstood, Prompt, Request, json::Value, parse};
+use request::{Api, Engine, NotUnderstood, Prompt, Request, json::Value, parse, parse_for};
 
 const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
@@ -27,6 +27,8 @@ fn show(request: &Request<'_>) -> String {
     say("stream", request.stream.then(|| if request.include_usage { "with usage" } else { "without usage" }.into()));
     say("salt", request.cache_salt.as_ref().map(Cow::to_string));
     say("max", request.max_tokens.map(|max| max.to_string()));
+    say("adapter", request.adapter.as_ref().map(Cow::to_string));
+    say("read", request.truncation.map(|cut| format!("{:?} {:?}", cut.tokens, cut.kept)));
     say("only looks", (!request.fills_cache).then(String::new));
     match &request.prompt {
         Prompt::Texts { texts, add_special_tokens } => {
@@ -253,7 +255,6 @@ fn wrong_types_are_named_and_never_a_panic() {
     not("null", "not_an_object: the body should be a JSON object, but is null");
     not("{}", "no_messages: `messages` is absent or empty");
     // ai-dynamo/dynamo#2064
-    not(r#"{"model":"m","messages":[]}"#, "no_messages: `messages` is absent or empty");
     not(r#"{"messages":null}"#, "no_messages: `messages` is absent or empty");
     let typed = |rest: &str, key: &str, expected: &str, found: &str| {
         let body = format!(r#"{{"messages":{rest}}}"#);
@@ -358,7 +359,7 @@ fn embeddings_take_what_completions_take_and_chats() {
     );
     check(path, "{}", "no_prompt: `input` is absent or empty");
     check(path, r#"{"input":[]}"#, "no_prompt: `input` is absent or empty");
-    check(path, r#"{"messages":[]}"#, "no_messages: `messages` is absent or empty");
+    check(path, r#"{"messages":[]}"#, "embeddings no generation prompt= roles=");
     check(path, r#"{"input":{"text":"a"}}"#, "bad_prompt: `input` should be a string or a list, but is an object");
     check(
         path,
@@ -549,4 +550,103 @@ fn value(depth: u32) -> impl proptest::strategy::Strategy<Value = String> {
             }),
         ]
     })
+}
+
+#[test]
+fn no_messages_are_left_to_the_engine_to_judge() {
+    check(CHAT, r#"{"model":"m","messages":[]}"#, "chat_completions model=m roles=");
+}
+
+#[test]
+fn how_much_of_a_prompt_is_read_is_known() {
+    check(
+        COMPLETIONS,
+        r#"{"prompt":"a","truncate_prompt_tokens":5}"#,
+        r#"completions max=16 read=Some(5) Last texts=["a"]"#,
+    );
+    check(
+        COMPLETIONS,
+        r#"{"prompt":"a","truncate_prompt_tokens":-1}"#,
+        r#"completions max=16 read=None Last texts=["a"]"#,
+    );
+    check(
+        "/v1/embeddings",
+        r#"{"input":"a","truncate_prompt_tokens":"5"}"#,
+        r#"embeddings read=Some(5) First texts=["a"]"#,
+    );
+    check(
+        "/v1/embeddings",
+        r#"{"input":"a","truncate_prompt_tokens":5,"truncation_side":"left"}"#,
+        r#"embeddings read=Some(5) Last texts=["a"]"#,
+    );
+    check(COMPLETIONS, r#"{"prompt":"a","truncation_side":"left"}"#, r#"completions max=16 texts=["a"]"#);
+    check(
+        COMPLETIONS,
+        r#"{"prompt":"a","truncate_prompt_tokens":-2}"#,
+        "wrong_type: `truncate_prompt_tokens` should be an integer from -1, but is an integer",
+    );
+}
+
+/// As [`check`], for SGLang.
+fn check_sglang(path: &str, body: &str, expected: &str) {
+    let understood = parse_for(Engine::Sglang, path, body.as_bytes());
+    assert_eq!(understood.as_ref().map(show).unwrap_or_else(refusal), expected, "{body}");
+}
+
+#[test]
+fn sglang_leaves_aside_what_it_does_not_know() {
+    check_sglang(
+        CHAT,
+        r#"{"model":"m","messages":[{"role":"user","content":"x"}],"documents":[{}],"chat_template":"t",
+            "add_generation_prompt":false,"add_special_tokens":true,"truncate_prompt_tokens":1}"#,
+        "chat_completions model=m roles=user",
+    );
+    check_sglang(COMPLETIONS, r#"{"prompt":"a","add_special_tokens":false}"#, r#"completions max=16 texts=["a"]"#);
+    check_sglang(CHAT, r#"{"messages":[]}"#, "no_messages: `messages` is absent or empty");
+}
+
+#[test]
+fn sglang_parts_its_caches_by_salt_key_and_adapter() {
+    let chat = |more: &str| format!(r#"{{"messages":[{{"role":"user","content":"x"}}],{more}}}"#);
+    check_sglang(CHAT, &chat(r#""cache_salt":"a","extra_key":"b""#), "chat_completions salt=ab roles=user");
+    check_sglang(CHAT, &chat(r#""extra_key":"b","cache_salt":"""#), "chat_completions salt=b roles=user");
+    check_sglang(CHAT, &chat(r#""lora_path":"sql""#), "chat_completions adapter=sql roles=user");
+    check(CHAT, &chat(r#""extra_key":"b","lora_path":"sql""#), "chat_completions roles=user");
+}
+
+#[test]
+fn sglang_takes_ids_before_messages() {
+    check_sglang(
+        CHAT,
+        r#"{"messages":[{"role":"user","content":"x"}],"input_ids":[1,2]}"#,
+        "chat_completions ids=[[1, 2]]",
+    );
+}
+
+#[test]
+fn sglang_shows_only_tools_that_may_be_chosen() {
+    let chat = |choice: &str| {
+        format!(
+            r#"{{"messages":[{{"role":"user","content":"x"}}],"tools":[{{"function":{{"name":"f"}}}},{{"function":{{"name":"g"}}}}]{choice}}}"#
+        )
+    };
+    check_sglang(CHAT, &chat(""), "chat_completions tools=2 roles=user");
+    check_sglang(CHAT, &chat(r#","tool_choice":"required""#), "chat_completions tools=2 roles=user");
+    check_sglang(CHAT, &chat(r#","tool_choice":"none""#), "chat_completions roles=user");
+    check_sglang(CHAT, &chat(r#","tool_choice":{"function":{"name":"g"}}"#), "chat_completions tools=1 roles=user");
+}
+
+#[test]
+fn sglang_turns_an_effort_into_arguments_of_the_template() {
+    let chat = |more: &str| format!(r#"{{"messages":[{{"role":"user","content":"x"}}],{more}}}"#);
+    let thinks = "kwargs=thinking+enable_thinking roles=user";
+    check_sglang(CHAT, &chat(r#""reasoning_effort":"low""#), &format!("chat_completions effort=low {thinks}"));
+    check_sglang(CHAT, &chat(r#""reasoning":{"effort":"none"}"#), &format!("chat_completions effort=none {thinks}"));
+    check_sglang(CHAT, &chat(r#""reasoning":{"enabled":true}"#), &format!("chat_completions {thinks}"));
+    check_sglang(CHAT, &chat(r#""reasoning":{"enabled":false}"#), "chat_completions roles=user");
+    check_sglang(
+        CHAT,
+        &chat(r#""reasoning_effort":"low","chat_template_kwargs":{"reasoning_effort":"high","thinking":false}"#),
+        "chat_completions effort=high kwargs=reasoning_effort+thinking+enable_thinking roles=user",
+    );
 }

@@ -12,14 +12,18 @@ use request::{
 };
 
 use crate::{
-    Context, Encoded,
+    Context, EncodeError, Encoded,
     media::{Modality, hash_of},
+    truncation,
 };
 
 const BYTES_A_TOKEN: usize = 4;
 
-pub(crate) fn encode(prompt: &Prompt<'_>, context: &Context) -> Encoded {
-    match prompt {
+pub(crate) fn encode(prompt: &Prompt<'_>, context: &Context) -> Result<Encoded, EncodeError> {
+    let mut encoded = match prompt {
+        Prompt::Chat(chat) if chat.messages.is_empty() => {
+            return Err(EncodeError::Messages("there are no messages".into()));
+        }
         Prompt::Chat(chat) => {
             let text = canonical(chat, context);
             let multimodal = chat.messages.iter().any(|message| parts(message).any(is_media));
@@ -30,7 +34,9 @@ pub(crate) fn encode(prompt: &Prompt<'_>, context: &Context) -> Encoded {
             Encoded { prompts: texts.iter().map(|text| ids(text)).collect(), estimated: true, ..Encoded::default() }
         }
         Prompt::Tokens(prompts) => Encoded { prompts: prompts.clone(), ..Encoded::default() },
-    }
+    };
+    truncation::shorten(&mut encoded, context.truncation);
+    Ok(encoded)
 }
 
 fn ids(text: &str) -> Vec<u32> {

@@ -12,6 +12,7 @@ mod media;
 mod messages;
 mod model;
 mod template;
+mod truncation;
 
 pub use encoder::MemoStats;
 pub use files::Files;
@@ -20,7 +21,7 @@ pub use template::{Fault, Template, TemplateError};
 
 use std::{borrow::Cow, time::SystemTime};
 
-use request::Prompt;
+use request::{Engine, Prompt, Truncation};
 
 /// What an encoder remembers at most by default, in bytes: some seventy conversations of 100,000 tokens.
 pub const DEFAULT_MEMO_BYTES: usize = 64 << 20;
@@ -37,6 +38,10 @@ pub enum Tokenizer {
 /// What an encoding needs to know of the world.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
+    /// The engine whose text and tokens are to be met.
+    pub engine: Engine,
+    /// How much of each prompt is read (vLLM's `truncate_prompt_tokens`).
+    pub truncation: Option<Truncation>,
     /// What `strftime_now` prints, in UTC, as engines in containers have it.
     pub now: SystemTime,
     /// Whether a template that comes in the request is run (vLLM's `--trust-request-chat-template`).
@@ -46,9 +51,15 @@ pub struct Context {
 }
 
 impl Context {
-    /// The engine's defaults, at `now`.
+    /// vLLM's defaults, at `now`.
     pub fn at(now: SystemTime) -> Context {
-        Context { now, trust_request_template: false, exclude_tools_when_tool_choice_none: false }
+        Context {
+            engine: Engine::Vllm,
+            truncation: None,
+            now,
+            trust_request_template: false,
+            exclude_tools_when_tool_choice_none: false,
+        }
     }
 }
 
@@ -63,6 +74,8 @@ pub struct Encoded {
     pub estimated: bool,
     /// The engine will put further tokens in the place of images, sounds or films, which aren't counted here.
     pub multimodal: bool,
+    /// Why the engine's tokens may be others, where that can't be told here.
+    pub inexact: Option<&'static str>,
     /// A hash of each image, sound or film (its address or its data), in order.
     pub media: Vec<u64>,
 }
@@ -157,12 +170,9 @@ impl Tokenizer {
     /// # Errors
     /// Where the engine would refuse the messages, or no template renders them.
     pub fn encode(&self, prompt: &Prompt<'_>, context: &Context) -> Result<Encoded, EncodeError> {
-        if let Prompt::Tokens(prompts) = prompt {
-            return Ok(Encoded { prompts: prompts.clone(), ..Encoded::default() });
-        }
         match self {
             Tokenizer::Model(model) => model.encode(prompt, context),
-            Tokenizer::Estimate => Ok(estimate::encode(prompt, context)),
+            Tokenizer::Estimate => estimate::encode(prompt, context),
         }
     }
 }

@@ -34,6 +34,45 @@ impl Modality {
     }
 }
 
+/// What stands in a text where a model of some type is shown something that isn't one, as vLLM's `get_placeholder_str` of
+/// these models has it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placeholders {
+    model_type: String,
+}
+
+impl Placeholders {
+    /// For a model whose `config.json` says it is of this type.
+    pub(crate) fn of(model_type: &str) -> Placeholders {
+        Placeholders { model_type: model_type.to_owned() }
+    }
+
+    /// The placeholder of the `number`th of its kind in a conversation; `Some("")` where the model has none, `None` where
+    /// the model isn't known here.
+    pub(crate) fn text(&self, modality: Modality, number: usize) -> Option<String> {
+        let text = match (self.model_type.as_str(), modality) {
+            ("qwen2_vl" | "qwen2_5_vl" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_5" | "qwen3_5_moe", Modality::Image) => {
+                "<|vision_start|><|image_pad|><|vision_end|>"
+            }
+            ("qwen2_vl" | "qwen2_5_vl" | "qwen3_vl" | "qwen3_vl_moe" | "qwen3_5" | "qwen3_5_moe", Modality::Video) => {
+                "<|vision_start|><|video_pad|><|vision_end|>"
+            }
+            ("qwen2_audio", Modality::Audio) => {
+                return Some(format!("Audio {number}: <|audio_bos|><|AUDIO|><|audio_eos|>"));
+            }
+            ("gemma3", Modality::Image) => "<start_of_image>",
+            ("llama4" | "mllama", Modality::Image) => "<|image|>",
+            ("pixtral" | "mistral3", Modality::Image) => "",
+            ("internvl_chat" | "llava" | "llava_next", Modality::Image) => "<image>",
+            ("internvl_chat", Modality::Video) => "<video>",
+            ("phi3_v" | "phi4mm", Modality::Image) => return Some(format!("<|image_{number}|>")),
+            ("phi4mm", Modality::Audio) => return Some(format!("<|audio_{number}|>")),
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+}
+
 /// The hash of what a part shows. Two parts with equal hashes are the same to the engine's cache.
 pub(crate) fn content_hash(modality: Modality, shown: &Value<'_>) -> u64 {
     let mut hash = Xxh3::new();

@@ -6,6 +6,8 @@
 //! both its names; developers as system where the template doesn't know them. What vLLM answers with an error is an
 //! error here.
 
+pub(crate) mod sglang;
+
 use std::borrow::Cow;
 
 use minijinja::Value;
@@ -13,7 +15,7 @@ use request::json::{self, Object};
 
 use crate::{
     EncodeError, Template,
-    media::{Modality, content_hash},
+    media::{Modality, Placeholders, content_hash},
     template::{ContentFormat, Dict, List, to_template},
 };
 
@@ -50,6 +52,27 @@ pub(crate) struct Conversation {
     pub(crate) final_text: Option<String>,
     /// Hashes of what isn't text, in order.
     pub(crate) media: Vec<u64>,
+    /// Something stands in the text for what isn't text, and it isn't known here what.
+    pub(crate) unknown_placeholder: bool,
+}
+
+/// What isn't text in a conversation, as it is met.
+struct Media<'p> {
+    hashes: Vec<u64>,
+    placeholders: &'p Placeholders,
+    /// How many of each kind there were.
+    met: [usize; 3],
+    unknown_placeholder: bool,
+}
+
+impl Media<'_> {
+    /// The next one: what stands for it in a text.
+    fn meet(&mut self, modality: Modality, hash: u64) -> Option<String> {
+        self.hashes.push(hash);
+        let met = &mut self.met[modality as usize];
+        *met += 1;
+        self.placeholders.text(modality, *met)
+    }
 }
 
 /// A message on its way to the template.
@@ -68,7 +91,8 @@ enum Content<'m> {
 /// One part of a content, with the members that vLLM doesn't know.
 enum Part<'m> {
     Text(Cow<'m, str>, Vec<(&'m str, Value)>),
-    Media(Modality, Vec<(&'m str, Value)>),
+    /// And what stands for it where contents are texts.
+    Media(Modality, Vec<(&'m str, Value)>, Option<String>),
     ToolReference(Value),
 }
 
@@ -77,14 +101,17 @@ enum Part<'m> {
 pub(crate) fn clean(
     messages: &[json::Value<'_>],
     template: &Template,
+    placeholders: &Placeholders,
     tag: Option<&str>,
 ) -> Result<Conversation, EncodeError> {
     let mut conversation = Conversation::default();
+    let mut media = Media { hashes: Vec::new(), placeholders, met: [0; 3], unknown_placeholder: false };
     let mut cleaned = Vec::with_capacity(messages.len());
     for message in messages {
         let Some(message) = message.as_object() else { return Err(refused("a message isn't an object")) };
-        cleaned.push(clean_message(message, template.content_format(), &mut conversation.media)?);
+        cleaned.push(clean_message(message, template.content_format(), &mut media)?);
     }
+    (conversation.media, conversation.unknown_placeholder) = (media.hashes, media.unknown_placeholder);
     if !template.knows_developers() && cleaned.iter().any(|message| message.role == "developer") {
         cleaned = with_one_system(cleaned);
     }
@@ -135,7 +162,7 @@ fn in_order<'o, 'a>(
 fn clean_message<'m>(
     message: &'m Object<'_>,
     format: ContentFormat,
-    media: &mut Vec<u64>,
+    media: &mut Media<'_>,
 ) -> Result<Message<'m>, EncodeError> {
     let Some(role) = message.get("role").and_then(json::Value::as_str) else {
         return Err(refused("a message has no role"));
@@ -241,7 +268,7 @@ fn content<'m>(
     content: Option<&'m json::Value<'_>>,
     format: ContentFormat,
     of_system: bool,
-    media: &mut Vec<u64>,
+    media: &mut Media<'_>,
 ) -> Result<Content<'m>, EncodeError> {
     let parts = match content {
         None | Some(json::Value::Null) => Vec::new(),
@@ -255,7 +282,7 @@ fn content<'m>(
     let parts = if of_system { without_billing_headers(parts) } else { parts };
     Ok(match format {
         ContentFormat::Openai => Content::Parts(parts),
-        ContentFormat::String => Content::Text(joined(parts)),
+        ContentFormat::String => Content::Text(with_placeholders(parts, media)?),
     })
 }
 
@@ -268,6 +295,55 @@ fn without_billing_headers(parts: Vec<Part<'_>>) -> Vec<Part<'_>> {
         other => Some(other),
     });
     kept.collect()
+}
+
+/// The parts as one text. What stands for what isn't text comes first, each on a line of its own, as often as the text
+/// doesn't hold it already.
+fn with_placeholders<'m>(mut parts: Vec<Part<'m>>, media: &mut Media<'_>) -> Result<Cow<'m, str>, EncodeError> {
+    let mut wanted: Vec<(Modality, String)> = Vec::new();
+    for part in &mut parts {
+        if let Part::Media(modality, _, placeholder) = part {
+            match placeholder.take() {
+                Some(placeholder) => wanted.push((*modality, placeholder)),
+                None => media.unknown_placeholder = true,
+            }
+        }
+    }
+    let text = joined(parts);
+    if wanted.is_empty() {
+        return Ok(text);
+    }
+    let mut kinds: Vec<Modality> = Vec::new();
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for (modality, _) in &wanted {
+        if !kinds.contains(modality) {
+            kinds.push(*modality);
+        }
+    }
+    for kind in kinds {
+        for (_, placeholder) in
+            wanted.iter().filter(|(modality, placeholder)| *modality == kind && !placeholder.is_empty())
+        {
+            match counts.iter_mut().find(|(counted, _)| counted == placeholder) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((placeholder.clone(), 1)),
+            }
+        }
+    }
+    let mut lines: Vec<&str> = Vec::new();
+    for (placeholder, count) in &counts {
+        let Some(missing) = count.checked_sub(text.matches(placeholder.as_str()).count()) else {
+            return Err(refused("a text holds more placeholders of images and the like than there are of them"));
+        };
+        lines.extend(std::iter::repeat_n(placeholder.as_str(), missing));
+    }
+    if lines.is_empty() {
+        return Ok(text);
+    }
+    if !text.is_empty() {
+        lines.push(&text);
+    }
+    Ok(lines.join("\n").into())
 }
 
 /// Texts on lines of their own. vLLM skips what is falsy to Python.
@@ -290,12 +366,12 @@ fn joined(parts: Vec<Part<'_>>) -> Cow<'_, str> {
     whole
 }
 
-fn read_parts<'m>(parts: &'m [json::Value<'_>], media: &mut Vec<u64>) -> Result<Vec<Part<'m>>, EncodeError> {
+fn read_parts<'m>(parts: &'m [json::Value<'_>], media: &mut Media<'_>) -> Result<Vec<Part<'m>>, EncodeError> {
     parts.iter().filter_map(|part| read_part(part, media).transpose()).collect()
 }
 
 /// What a part of the request was read as; nothing where it holds none of what its type says.
-fn read_part<'m>(part: &'m json::Value<'_>, media: &mut Vec<u64>) -> Result<Option<Part<'m>>, EncodeError> {
+fn read_part<'m>(part: &'m json::Value<'_>, media: &mut Media<'_>) -> Result<Option<Part<'m>>, EncodeError> {
     let part = match part {
         json::Value::Str(text) => return Ok(Some(Part::Text(Cow::Borrowed(text), Vec::new()))),
         json::Value::Object(part) => part,
@@ -317,8 +393,9 @@ fn read_part<'m>(part: &'m json::Value<'_>, media: &mut Vec<u64>) -> Result<Opti
             let Some((key, modality)) = key.and_then(|key| Some((key, Modality::of(key)?))) else {
                 return Err(refused("a content part of a type that the engine doesn't know"));
             };
-            media.push(content_hash(modality, uuid.unwrap_or_else(|| shown(part, key))));
-            Ok(Some(Part::Media(modality, unknown_members(part))))
+            let hash = content_hash(modality, uuid.unwrap_or_else(|| shown(part, key)));
+            let placeholder = media.meet(modality, hash);
+            Ok(Some(Part::Media(modality, unknown_members(part), placeholder)))
         }
     }
 }
@@ -416,7 +493,7 @@ impl Part<'_> {
             Part::Text(text, others) => {
                 Dict::collect([kind("text"), ("text", Value::from(text))].into_iter().chain(others))
             }
-            Part::Media(modality, others) => Dict::collect([kind(modality.name())].into_iter().chain(others)),
+            Part::Media(modality, others, _) => Dict::collect([kind(modality.name())].into_iter().chain(others)),
             Part::ToolReference(name) => Dict::collect([kind("tool_reference"), ("name", name)]),
         }
     }

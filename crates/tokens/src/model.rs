@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use minijinja::Value;
 use request::{
-    Chat, Prompt,
+    Chat, Engine, Prompt, Truncation,
     json::{self, Object},
 };
 
@@ -15,8 +15,10 @@ use crate::{
     Context, EncodeError, Encoded, Files, LoadError, MemoStats, Template, TemplateError,
     encoder::Encoder,
     harmony::Harmony,
-    messages,
-    template::{Dict, List, to_template},
+    media::Placeholders,
+    messages::{self, Conversation},
+    template::{ContentFormat, Dict, List, to_template},
+    truncation,
 };
 
 /// What transformers appends to the last message to find where it ends.
@@ -31,9 +33,26 @@ const SPECIAL_TOKENS: [&str; 7] =
 pub struct Model {
     encoder: Encoder,
     harmony: Option<Harmony>,
-    templates: Vec<(String, Result<Template, TemplateError>)>,
+    templates: Vec<Named>,
+    placeholders: Placeholders,
     special_tokens: Vec<(String, Value)>,
     warnings: Vec<String>,
+}
+
+/// A template of the model's.
+#[derive(Debug)]
+struct Named {
+    name: String,
+    template: Result<Template, TemplateError>,
+    /// How contents come to it in SGLang.
+    sglang_format: ContentFormat,
+}
+
+impl Named {
+    fn compile(name: &str, source: &str) -> Named {
+        let sglang_format = ContentFormat::for_sglang(source);
+        Named { name: name.to_owned(), template: Template::compile(source), sglang_format }
+    }
 }
 
 impl Model {
@@ -52,7 +71,8 @@ impl Model {
         let harmony = Harmony::of(files.config.as_deref(), &encoder);
         let mut warnings = if harmony.is_some() { Vec::new() } else { warnings(&templates) };
         warnings.extend(encoder.slow_because().map(|because| format!("tokenizer.json is encoded slowly: {because}")));
-        Ok(Model { encoder, harmony, templates, special_tokens: special_tokens(config), warnings })
+        let placeholders = placeholders(files.config.as_deref());
+        Ok(Model { encoder, harmony, templates, placeholders, special_tokens: special_tokens(config), warnings })
     }
 
     /// What an operator should hear: no template, one that doesn't compile, none for chats without tools, slow encoding.
@@ -71,37 +91,123 @@ impl Model {
             Prompt::Texts { texts, add_special_tokens } => {
                 let prompts = texts
                     .iter()
-                    .map(|text| self.encoder.encode(text, *add_special_tokens))
+                    .map(|text| self.encode_text(text, *add_special_tokens, context.truncation))
                     .collect::<Result<_, _>>()?;
-                Ok(Encoded { prompts, ..Encoded::default() })
+                let mut encoded = Encoded { prompts, ..Encoded::default() };
+                if let Some(truncation) = context.truncation {
+                    truncation::note(&mut encoded, truncation);
+                }
+                Ok(encoded)
             }
-            Prompt::Tokens(prompts) => Ok(Encoded { prompts: prompts.clone(), ..Encoded::default() }),
+            Prompt::Tokens(prompts) => {
+                let mut encoded = Encoded { prompts: prompts.clone(), ..Encoded::default() };
+                truncation::shorten(&mut encoded, context.truncation);
+                Ok(encoded)
+            }
         }
     }
 
+    /// A text's ids, as many as are read of them.
+    fn encode_text(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+        truncation: Option<Truncation>,
+    ) -> Result<Vec<u32>, EncodeError> {
+        let ids = self.encoder.encode(text, add_special_tokens)?;
+        let Some(truncation) = truncation else { return Ok(ids) };
+        let around = match add_special_tokens {
+            true => truncation::around(&ids, &self.encoder.encode(text, false)?),
+            false => None,
+        };
+        let (before, behind) = around.unwrap_or_default();
+        Ok(truncation::shortened(ids, before, behind, truncation))
+    }
+
     fn encode_chat(&self, chat: &Chat<'_>, context: &Context) -> Result<Encoded, EncodeError> {
-        if chat.add_generation_prompt && chat.continue_final_message {
+        if context.engine == Engine::Sglang && (self.harmony.is_none() || !chat.by_responses) {
+            return self.encode_chat_for_sglang(chat, context);
+        }
+        if chat.add_generation_prompt && chat.continue_final_message && context.engine == Engine::Vllm {
             return Err(refused("add_generation_prompt and continue_final_message are both set"));
         }
         if let Some(harmony) = &self.harmony {
             let with_tools = !leaves_tools_out(chat, context);
             let (rendered, ids) = harmony.encode(chat, with_tools, context.now, &self.encoder)?;
-            return Ok(Encoded { prompts: vec![ids], rendered: Some(rendered), ..Encoded::default() });
+            let mut encoded = Encoded { prompts: vec![ids], rendered: Some(rendered), ..Encoded::default() };
+            if chat.by_responses {
+                encoded.inexact = Some("engines build gpt-oss' prompts by the Responses API otherwise than chats");
+            }
+            truncation::shorten(&mut encoded, context.truncation);
+            return Ok(encoded);
         }
-        let (rendered, media) = self.render(chat, context)?;
-        let ids = self.encoder.encode(&rendered, chat.add_special_tokens)?;
+        if chat.messages.is_empty() {
+            return Err(refused("there are no messages"));
+        }
+        let (rendered, conversation) = self.render(chat, context)?;
+        let mut encoded = self.encoded(rendered, conversation, chat.add_special_tokens, context.truncation)?;
+        if let Some(truncation) = context.truncation {
+            truncation::note(&mut encoded, truncation);
+        }
+        Ok(encoded)
+    }
+
+    fn encoded(
+        &self,
+        rendered: String,
+        conversation: Conversation,
+        add_special_tokens: bool,
+        truncation: Option<Truncation>,
+    ) -> Result<Encoded, EncodeError> {
+        const UNKNOWN: &str = "what stands in the text for an image, a sound or a film isn't known for this model";
         Ok(Encoded {
-            prompts: vec![ids],
+            prompts: vec![self.encode_text(&rendered, add_special_tokens, truncation)?],
             rendered: Some(rendered),
             estimated: false,
-            multimodal: !media.is_empty(),
-            media,
+            multimodal: !conversation.media.is_empty(),
+            inexact: conversation.unknown_placeholder.then_some(UNKNOWN),
+            media: conversation.media,
         })
     }
 
-    fn render(&self, chat: &Chat<'_>, context: &Context) -> Result<(String, Vec<u64>), EncodeError> {
-        let tools = match &chat.tools {
-            Some(tools) if !leaves_tools_out(chat, context) => messages::tools(tools)?,
+    /// As SGLang: the first template, whichever its name; once more with bare functions where it fails; and what is to be
+    /// continued behind the text.
+    fn encode_chat_for_sglang(&self, chat: &Chat<'_>, context: &Context) -> Result<Encoded, EncodeError> {
+        if chat.messages.is_empty() {
+            return Err(refused("there are no messages"));
+        }
+        let own;
+        let (template, format) = match chat.template_kwargs.get("chat_template") {
+            Some(json::Value::Str(_)) if !context.trust_request_template => return Err(EncodeError::RequestTemplate),
+            Some(json::Value::Str(source)) => {
+                own = Template::compile(source).map_err(EncodeError::Template)?;
+                (&own, self.templates.first().map_or(ContentFormat::String, |named| named.sglang_format))
+            }
+            _ => match self.templates.first() {
+                None => return Err(EncodeError::NoTemplate(Vec::new())),
+                Some(Named { template: Err(error), .. }) => return Err(EncodeError::Template(error.clone())),
+                Some(Named { template: Ok(template), sglang_format, .. }) => (template, *sglang_format),
+            },
+        };
+        let mut conversation = messages::sglang::clean(&chat.messages, format, chat.continue_final_message)?;
+        let cleaned = std::mem::take(&mut conversation.messages);
+        let render = |bare: bool| {
+            let tools = chat.tools.as_deref().map(|tools| messages::sglang::tools(tools, bare)).transpose()?;
+            let values = self.context_for_sglang(chat, cleaned.clone(), tools)?;
+            template.render_value(values, chat.messages.len(), context.now).map_err(EncodeError::Template)
+        };
+        let mut rendered = match render(false) {
+            Err(EncodeError::Template(_)) if chat.tools.is_some() => render(true)?,
+            rendered => rendered?,
+        };
+        rendered.push_str(conversation.final_text.as_deref().unwrap_or_default());
+        self.encoded(rendered, conversation, false, None)
+    }
+
+    fn render(&self, chat: &Chat<'_>, context: &Context) -> Result<(String, Conversation), EncodeError> {
+        let tools = match (tools_of_kwargs(chat)?, &chat.tools) {
+            (Some(tools), _) => Some(tools),
+            (None, Some(tools)) if !leaves_tools_out(chat, context) => messages::tools(tools)?,
             _ => None,
         };
         let own;
@@ -114,24 +220,24 @@ impl Model {
             None => self.template(tools.is_some())?,
         };
         let tag = chat.continue_final_message.then_some(CONTINUE_TAG);
-        let conversation = messages::clean(&chat.messages, template, tag)?;
-        let values = self.context(chat, conversation.messages, tools)?;
+        let mut conversation = messages::clean(&chat.messages, template, &self.placeholders, tag)?;
+        let values = self.context(chat, std::mem::take(&mut conversation.messages), tools)?;
         let mut rendered =
             template.render_value(values, chat.messages.len(), context.now).map_err(EncodeError::Template)?;
         if let Some(final_text) = &conversation.final_text {
             cut_at_tag(&mut rendered, final_text)?;
         }
-        Ok((rendered, conversation.media))
+        Ok((rendered, conversation))
     }
 
     /// The template that transformers takes: `tool_use` for tools where it is there, else `default`.
     fn template(&self, tools: bool) -> Result<&Template, EncodeError> {
-        let named = |name: &str| self.templates.iter().find(|(own, _)| own == name).map(|(_, template)| template);
+        let named = |name: &str| self.templates.iter().find(|named| named.name == name).map(|named| &named.template);
         let chosen = if tools { named("tool_use").or_else(|| named("default")) } else { named("default") };
         match chosen {
             Some(Ok(template)) => Ok(template),
             Some(Err(error)) => Err(EncodeError::Template(error.clone())),
-            None => Err(EncodeError::NoTemplate(self.templates.iter().map(|(name, _)| name.clone()).collect())),
+            None => Err(EncodeError::NoTemplate(self.templates.iter().map(|named| named.name.clone()).collect())),
         }
     }
 
@@ -142,7 +248,9 @@ impl Model {
         values.push(("documents", Value::from(())));
         for (name, value) in chat.template_kwargs.iter() {
             match name {
-                "chat_template" | "tokenize" | "tools" | "messages" | "conversation" => {
+                // Taken before.
+                "tools" => {}
+                "chat_template" | "tokenize" | "messages" | "conversation" => {
                     return Err(refused("chat_template_kwargs holds a name that isn't free"));
                 }
                 // vLLM takes these for arguments that aren't set.
@@ -165,6 +273,61 @@ impl Model {
         values.push(("tools", tools.unwrap_or_else(|| Value::from(()))));
         Ok(Dict::collect(values))
     }
+
+    /// The same as SGLang has it: all of the request's arguments but those that transformers takes itself.
+    fn context_for_sglang(
+        &self,
+        chat: &Chat<'_>,
+        messages: Vec<Value>,
+        tools: Option<Value>,
+    ) -> Result<Value, EncodeError> {
+        let mut values: Vec<(&str, Value)> =
+            self.special_tokens.iter().map(|(name, token)| (name.as_str(), token.clone())).collect();
+        values.push(("documents", Value::from(())));
+        values.extend(chat.reasoning_effort.as_ref().map(|effort| ("reasoning_effort", Value::from(effort.as_ref()))));
+        for (name, value) in chat.template_kwargs.iter() {
+            match name {
+                "conversation" | "messages" | "tokenize" | "tools" | "add_generation_prompt" | "return_dict" => {
+                    return Err(refused("chat_template_kwargs holds a name that isn't free"));
+                }
+                "continue_final_message" if !matches!(value, json::Value::Null | json::Value::Bool(false)) => {
+                    return Err(refused("chat_template_kwargs can't continue the final message"));
+                }
+                // An effort among them stands in its own place already.
+                "reasoning_effort"
+                | "chat_template"
+                | "continue_final_message"
+                | "padding"
+                | "truncation"
+                | "max_length"
+                | "return_tensors"
+                | "return_assistant_tokens_mask"
+                | "tokenizer_kwargs" => {}
+                _ => values.push((name, to_template(value))),
+            }
+        }
+        values.push(("add_generation_prompt", Value::from(true)));
+        values.push(("messages", List::collect(messages)));
+        values.push(("tools", tools.unwrap_or_else(|| Value::from(()))));
+        Ok(Dict::collect(values))
+    }
+}
+
+/// In vLLM the arguments' tools go before the request's own, as they were sent. None of them is an empty list.
+fn tools_of_kwargs(chat: &Chat<'_>) -> Result<Option<Value>, EncodeError> {
+    match chat.template_kwargs.get("tools") {
+        None | Some(json::Value::Null) => Ok(None),
+        Some(word) if word.as_str() == Some("auto") => Ok(None),
+        Some(json::Value::Array(tools)) if tools.iter().all(|tool| tool.as_object().is_some()) => {
+            Ok(Some(List::collect(tools.iter().map(to_template))))
+        }
+        Some(_) => Err(refused("the tools of chat_template_kwargs aren't a list of objects")),
+    }
+}
+
+fn placeholders(config: Option<&[u8]>) -> Placeholders {
+    let Some(Ok(config)) = config.map(json::parse) else { return Placeholders::default() };
+    config.get("model_type").and_then(json::Value::as_str).map(Placeholders::of).unwrap_or_default()
 }
 
 fn leaves_tools_out(chat: &Chat<'_>, context: &Context) -> bool {
@@ -187,40 +350,37 @@ fn cut_at_tag(rendered: &mut String, final_text: &str) -> Result<(), EncodeError
     Ok(())
 }
 
-fn templates(config: &Object<'_>, files: &Files) -> Vec<(String, Result<Template, TemplateError>)> {
+fn templates(config: &Object<'_>, files: &Files) -> Vec<Named> {
     // As transformers has it: if there is any file of a template, none of the configuration's counts.
     let own = [("default", &files.chat_template_jinja), ("tool_use", &files.tool_use_jinja)];
-    let own: Vec<_> =
-        own.iter().filter_map(|(name, file)| Some(((*name).into(), Template::compile(file.as_deref()?)))).collect();
+    let own: Vec<_> = own.iter().filter_map(|(name, file)| Some(Named::compile(name, file.as_deref()?))).collect();
     if !own.is_empty() {
         return own;
     }
     match config.get("chat_template") {
-        Some(json::Value::Str(source)) => vec![("default".into(), Template::compile(source))],
+        Some(json::Value::Str(source)) => vec![Named::compile("default", source)],
         Some(json::Value::Array(named)) => named.iter().filter_map(named_template).collect(),
-        Some(json::Value::Object(named)) => named
-            .iter()
-            .filter_map(|(name, source)| Some((name.to_owned(), Template::compile(source.as_str()?))))
-            .collect(),
+        Some(json::Value::Object(named)) => {
+            named.iter().filter_map(|(name, source)| Some(Named::compile(name, source.as_str()?))).collect()
+        }
         _ => Vec::new(),
     }
 }
 
-fn named_template(entry: &json::Value<'_>) -> Option<(String, Result<Template, TemplateError>)> {
+fn named_template(entry: &json::Value<'_>) -> Option<Named> {
     let entry = entry.as_object()?;
-    let name = entry.get("name")?.as_str()?.to_owned();
-    Some((name, Template::compile(entry.get("template")?.as_str()?)))
+    Some(Named::compile(entry.get("name")?.as_str()?, entry.get("template")?.as_str()?))
 }
 
-fn warnings(templates: &[(String, Result<Template, TemplateError>)]) -> Vec<String> {
+fn warnings(templates: &[Named]) -> Vec<String> {
     let mut warnings: Vec<String> = templates
         .iter()
-        .filter_map(|(name, template)| Some(format!("chat template {name:?}: {}", template.as_ref().err()?)))
+        .filter_map(|named| Some(format!("chat template {:?}: {}", named.name, named.template.as_ref().err()?)))
         .collect();
     if templates.is_empty() {
         warnings.push("no chat template: chats are picked by load alone".into());
-    } else if !templates.iter().any(|(name, _)| name == "default") {
-        let names: Vec<&str> = templates.iter().map(|(name, _)| name.as_str()).collect();
+    } else if !templates.iter().any(|named| named.name == "default") {
+        let names: Vec<&str> = templates.iter().map(|named| named.name.as_str()).collect();
         warnings.push(format!("no chat template named \"default\", only {}", names.join(", ")));
     }
     warnings

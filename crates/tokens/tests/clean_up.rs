@@ -520,3 +520,54 @@ fn ids_of_the_clients_own_are_taken_as_they_are() {
         assert_eq!((encoded.prompts, encoded.estimated), (vec![vec![1, 2], vec![3]], false));
     }
 }
+
+#[test]
+fn tools_among_the_arguments_go_before_the_requests_own() {
+    let body = |tools: &str| {
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": "q"}}], "tools": [{{"function": {{"name": "f"}}}}], "chat_template_kwargs": {{"tools": {tools}}}}}"#
+        )
+    };
+    check("{{ tools|tojson }}", &body(r#"[{"name": "g", "x": 1}]"#), r#"[{"name": "g", "x": 1}]"#);
+    check("{{ tools[0].function.name }}", &body("null"), "f");
+    refused("{{ tools }}", &body("[1]"));
+    refused("{{ tools }}", &body(r#""g""#));
+}
+
+#[test]
+fn no_messages_are_no_prompt() {
+    refused(SHOW, r#"{"messages": []}"#);
+}
+
+#[test]
+fn images_leave_a_placeholder_in_a_text() {
+    let encoded = |model_type: &str, content: &str| {
+        let files = Files {
+            tokenizer_json: tokenizer_json(),
+            tokenizer_config: Some(json!({"chat_template": SHOW}).to_string().into_bytes()),
+            config: Some(json!({"model_type": model_type}).to_string().into_bytes()),
+            ..Files::default()
+        };
+        let tokenizer = Tokenizer::load(files).expect("the tiny tokenizer loads");
+        encode_with(&tokenizer, &messages(&format!(r#"{{"role": "user", "content": {content}}}"#)), &context())
+    };
+    let said = |text: &str| {
+        Some(json!([{"role": "user", "content": text}]).to_string().replace("\":", "\": ").replace(",\"", ", \""))
+    };
+    let image = r#"{"type": "image_url", "image_url": {"url": "u"}}"#;
+    let text = |text: &str| format!(r#"{{"type": "text", "text": "{text}"}}"#);
+
+    let two = encoded("llama4", &format!("[{}, {image}, {image}]", text("look"))).unwrap();
+    assert_eq!((two.rendered, two.inexact), (said("<|image|>\n<|image|>\nlook"), None));
+    let there = encoded("llama4", &format!("[{image}, {}]", text("see <|image|>"))).unwrap();
+    assert_eq!(there.rendered, said("see <|image|>"));
+    assert!(matches!(
+        encoded("llama4", &format!("[{image}, {}]", text("<|image|><|image|>"))),
+        Err(EncodeError::Messages(_))
+    ));
+    let numbered = encoded("phi3_v", &format!("[{image}, {image}, {}]", text("x"))).unwrap();
+    assert_eq!(numbered.rendered, said("<|image_1|>\n<|image_2|>\nx"));
+    let unknown = encoded("new", &format!("[{image}, {}]", text("x"))).unwrap();
+    assert_eq!(unknown.rendered, said("x"));
+    assert!(unknown.inexact.is_some());
+}

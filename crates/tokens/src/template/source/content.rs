@@ -14,6 +14,21 @@ pub(crate) enum ContentFormat {
     Openai,
 }
 
+impl ContentFormat {
+    /// As SGLang tells it from the source: a list where anything but text is named, or where a loop runs over the content
+    /// of a `message`, `msg` or `m`.
+    pub(crate) fn for_sglang(source: &str) -> ContentFormat {
+        if ["image", "audio", "video", "vision"].iter().any(|word| source.contains(word)) {
+            return ContentFormat::Openai;
+        }
+        let tags = super::lexer::tags(source).unwrap_or_default();
+        let mut loops = statements(&tags).filter_map(|tag| for_parts(source, &tag.tokens));
+        let over_content = loops
+            .any(|part| ["message", "msg", "m"].iter().any(|name| reads(source, part.iterated, name, Some("content"))));
+        if over_content { ContentFormat::Openai } else { ContentFormat::String }
+    }
+}
+
 /// vLLM gives up, and takes `String`, where a target isn't a plain name.
 struct GivenUp;
 
