@@ -51,6 +51,21 @@ impl Draw {
     pub(crate) fn one_of<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         all.get(self.below(all.len() as u64) as usize)
     }
+
+    /// Plain English words, so that a text has about as many tokens as words.
+    pub(crate) fn words(&mut self, bytes: usize) -> String {
+        const WORDS: [&str; 32] = [
+            "the", "answer", "of", "a", "house", "river", "which", "was", "long", "before", "morning", "came", "and",
+            "people", "walked", "to", "their", "work", "in", "silence", "because", "nobody", "had", "anything", "left",
+            "that", "could", "be", "said", "about", "winter", "again",
+        ];
+        let mut text = String::with_capacity(bytes + 8);
+        while text.len() < bytes {
+            text.push_str(self.one_of(&WORDS).copied().unwrap_or_default());
+            text.push(' ');
+        }
+        text
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod demo;
 mod draw;
 mod envoy;
 mod fixtures;
+mod http;
+mod latency;
 mod process;
 mod site;
 mod soak;
@@ -36,6 +38,9 @@ enum Chore {
     /// Ten minutes of load through a real Envoy while pickers and engines are killed, restarted and frozen: no request may
     /// be lost that the gateway's own rules would have saved, and no byte changed.
     Soak(Box<soak::Settings>),
+    /// What asking the picker adds to a request of 2 KB: Envoy alone, with an ext_proc server that does nothing, and with
+    /// Warmpath, in turns in one run.
+    Latency(latency::Settings),
     /// Fetches what the tests need (a real Envoy, real models' files), then runs them all.
     Test {
         /// Arguments for `cargo test --workspace`, such as a name to filter by.
@@ -62,6 +67,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Demo(settings) => demo::run(&settings),
         Chore::Soak(settings) => soak::run(&settings),
+        Chore::Latency(settings) => latency::run(&settings),
         Chore::Test { arguments } => ci::test(&arguments),
         Chore::Ci => ci::run(),
         Chore::Tidy => tidy::run(),

@@ -93,6 +93,14 @@ pub(crate) fn endpoints(namespace: &str, ports: &[u16]) -> String {
     "endpoints:\n".to_owned() + &ports.iter().map(line).collect::<String>()
 }
 
+/// The same for a cluster of Envoy's.
+pub(crate) fn envoy_endpoints(ports: &[u16]) -> String {
+    let one = |port: &u16| {
+        format!("{{ endpoint: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }} }} }}")
+    };
+    format!("[ {} ]", ports.iter().map(one).collect::<Vec<_>>().join(", "))
+}
+
 /// Where a picker listens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PickerPorts {

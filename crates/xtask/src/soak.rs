@@ -160,5 +160,6 @@ fn settle(site: &mut Site, told: Vec<Told>, storm: &Storm) -> Result<Report> {
     let counts = site.envoy_counts()?;
     let logged: BTreeMap<String, Logged> =
         site.access_log()?.into_iter().map(|logged| (logged.id.clone(), logged)).collect();
-    Ok(Report::of(told, storm, &logged, counts, last, running))
+    let ends = report::Ends { last, running, counts, panics: site.panics()? };
+    Ok(Report::of(told, storm, &logged, ends))
 }

@@ -182,30 +182,33 @@ impl Asker {
         let draw = &mut self.draw;
         Some(match kind {
             Kind::Get => return None,
-            Kind::Tiny => chat(words(draw, 40)),
+            Kind::Tiny => chat(draw.words(40)),
             Kind::Small => {
                 let shared = draw.below(12);
-                let system = words(&mut Draw::new(shared, 0), 1_500);
+                let system = Draw::new(shared, 0).words(1_500);
                 let messages =
-                    json!([{"role": "system", "content": system}, {"role": "user", "content": words(draw, 300)}]);
+                    json!([{"role": "system", "content": system}, {"role": "user", "content": draw.words(300)}]);
                 asks(json!({ "messages": messages }))
             }
-            Kind::Completion => asks(json!({"prompt": words(draw, 900)})),
+            Kind::Completion => asks(json!({"prompt": draw.words(900)})),
             Kind::Long => {
-                let document = words(&mut Draw::new(draw.below(4), 1), 90_000);
-                chat(document + &words(draw, 10_000))
+                let document = Draw::new(draw.below(4), 1).words(90_000);
+                chat(document + &draw.words(10_000))
             }
             Kind::Padded => asks(json!({
-                "metadata": {"padding": words(draw, 1_000_000)},
-                "messages": [{"role": "user", "content": words(draw, 300)}],
+                "metadata": {"padding": draw.words(1_000_000)},
+                "messages": [{"role": "user", "content": draw.words(300)}],
             })),
-            Kind::TooLong => asks(json!({"prompt": words(draw, 1_000_000)})),
+            Kind::TooLong => asks(json!({"prompt": draw.words(1_000_000)})),
             Kind::Broken => {
-                let mut cut = chat(words(draw, 2_000));
+                let mut cut = chat(draw.words(2_000));
                 cut.truncate(1_000);
                 cut
             }
-            Kind::TooLarge => chat(words(draw, LARGEST_BODY + (draw.clone().below(600) << 10) as usize)),
+            Kind::TooLarge => chat({
+                let more = (draw.below(600) << 10) as usize;
+                draw.words(LARGEST_BODY + more)
+            }),
         })
     }
 
@@ -229,21 +232,6 @@ impl Asker {
             _ => HangUp::InAnswer(self.draw.between(1, 12) as usize),
         })
     }
-}
-
-/// Plain English words, so that a text has about as many tokens as words.
-fn words(draw: &mut Draw, bytes: usize) -> String {
-    const WORDS: [&str; 32] = [
-        "the", "answer", "of", "a", "house", "river", "which", "was", "long", "before", "morning", "came", "and",
-        "people", "walked", "to", "their", "work", "in", "silence", "because", "nobody", "had", "anything", "left",
-        "that", "could", "be", "said", "about", "winter", "again",
-    ];
-    let mut text = String::with_capacity(bytes + 8);
-    while text.len() < bytes {
-        text.push_str(draw.one_of(&WORDS).copied().unwrap_or_default());
-        text.push(' ');
-    }
-    text
 }
 
 #[cfg(test)]

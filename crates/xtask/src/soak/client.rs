@@ -2,7 +2,7 @@
 //! whether every byte is what the engine got and gave. It stops sending where an answer comes early, and leaves where
 //! the ask says so.
 
-use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::io::{self, BufReader, ErrorKind, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::asks::{Ask, HangUp};
+use crate::http::{Head, read_body, read_head};
 
 /// How long a client waits for the next byte. Longer than anything that the soak does to the others.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -172,62 +173,6 @@ fn answer_waits(stream: &TcpStream) -> bool {
     peek().is_ok()
 }
 
-struct Head {
-    status: u16,
-    headers: Vec<(String, String)>,
-}
-
-impl Head {
-    fn text(&self, name: &str) -> Option<String> {
-        self.headers.iter().find(|(at, _)| at == name).map(|(_, value)| value.clone())
-    }
-}
-
-fn read_head(reader: &mut BufReader<TcpStream>) -> io::Result<Head> {
-    let line = read_line(reader)?;
-    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let status = status.ok_or_else(|| io::Error::other(format!("no status in `{line}`")))?;
-    let mut headers = Vec::new();
-    loop {
-        let line = read_line(reader)?;
-        let Some((name, value)) = line.split_once(':') else { return Ok(Head { status, headers }) };
-        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
-    }
-}
-
-/// The whole body; `None` where the client has left after so many chunks.
-fn read_body(reader: &mut BufReader<TcpStream>, head: &Head, most_chunks: usize) -> io::Result<Option<Vec<u8>>> {
-    if head.text("transfer-encoding").as_deref() != Some("chunked") {
-        let length = head.text("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body)?;
-        return Ok(Some(body));
-    }
-    let mut body = Vec::new();
-    for _ in 0..most_chunks {
-        let line = read_line(reader)?;
-        let length = usize::from_str_radix(line.trim(), 16);
-        let length = length.map_err(|_| io::Error::other(format!("no chunk length in `{line}`")))?;
-        let start = body.len();
-        body.resize(start + length, 0);
-        reader.read_exact(&mut body[start..])?;
-        read_line(reader)?;
-        if length == 0 {
-            return Ok(Some(body));
-        }
-    }
-    Ok(None)
-}
-
-fn read_line(reader: &mut BufReader<TcpStream>) -> io::Result<String> {
-    let mut line = Vec::new();
-    reader.read_until(b'\n', &mut line)?;
-    if line.last() != Some(&b'\n') {
-        return Err(io::Error::new(ErrorKind::UnexpectedEof, "the connection was closed"));
-    }
-    Ok(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']).to_owned())
-}
-
 /// As `lab engine --checksums` writes them.
 fn checksum(bytes: &[u8]) -> String {
     format!("{:016x}", xxh3_64(bytes))
@@ -245,7 +190,8 @@ fn is_intact(head: &Head, body: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Head, checksum, is_intact};
+    use super::{checksum, is_intact};
+    use crate::http::Head;
 
     #[track_caller]
     fn check(header: Option<&str>, body: &str, intact: bool) {

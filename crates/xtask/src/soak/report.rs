@@ -21,6 +21,18 @@ const TOLD_IN_FULL: usize = 12;
 /// Why the run fails.
 pub(crate) struct Faults(pub(crate) Vec<String>);
 
+/// What was left once the load had ended.
+pub(crate) struct Ends {
+    /// The picker.
+    pub(crate) last: Picture,
+    /// Requests that the engines have under way.
+    pub(crate) running: f64,
+    /// Envoy's counts.
+    pub(crate) counts: Vec<(String, u64)>,
+    /// Panics in the pickers' log.
+    pub(crate) panics: usize,
+}
+
 /// The result.
 pub(crate) struct Report {
     requests: usize,
@@ -32,20 +44,19 @@ pub(crate) struct Report {
     told: Vec<String>,
     /// Of the last picker: ready, in the middle of its life, at the end of the load, and once nothing was under way.
     pictures: Vec<Picture>,
+    /// Restarts of engines in the last picker's life.
+    restarts: usize,
     engines_running: f64,
     envoy: Vec<(String, u64)>,
+    panics: usize,
 }
 
 impl Report {
     /// Judges every request.
-    pub(crate) fn of(
-        told: Vec<Told>,
-        storm: &Storm,
-        logged: &BTreeMap<String, Logged>,
-        envoy: Vec<(String, u64)>,
-        last: Picture,
-        engines_running: f64,
-    ) -> Self {
+    pub(crate) fn of(told: Vec<Told>, storm: &Storm, logged: &BTreeMap<String, Logged>, ends: Ends) -> Self {
+        let since = storm.spells.iter().rposition(|spell| matches!(spell.what, What::Killed | What::Ended));
+        let last_life = &storm.spells[since.map_or(0, |at| at + 1)..];
+        let is_restart = |spell: &&Spell| matches!(spell.what, What::EngineKilled { .. });
         let mut report = Self {
             requests: told.len(),
             verdicts: BTreeMap::new(),
@@ -53,9 +64,11 @@ impl Report {
             hang_ups: BTreeMap::new(),
             deeds: BTreeMap::new(),
             told: Vec::new(),
-            pictures: storm.pictures.iter().cloned().chain([last]).collect(),
-            engines_running,
-            envoy,
+            pictures: storm.pictures.iter().cloned().chain([ends.last]).collect(),
+            restarts: last_life.iter().filter(is_restart).count(),
+            engines_running: ends.running,
+            envoy: ends.counts,
+            panics: ends.panics,
         };
         for spell in &storm.spells {
             *report.deeds.entry(deed(&spell.what)).or_default() += 1;
@@ -92,6 +105,7 @@ impl Report {
         unless(running == 0.0, format!("engines still have {running} requests that nobody waits for"));
         let (grown, may_grow) = self.growth();
         unless(grown <= may_grow, format!("the picker grew by {}, more than {}", mib(grown), mib(may_grow)));
+        unless(self.panics == 0, format!("pickers panicked {} times", self.panics));
         let spurious = self.envoy_sum("spurious_msgs_received");
         unless(spurious == 0, format!("Envoy got {spurious} messages that it didn't expect"));
         Faults(faults)
@@ -137,11 +151,13 @@ impl Report {
         let [ready, middle, end, last] = &self.pictures[..] else { return "the picker was not looked at".to_owned() };
         let (grown, may_grow) = self.growth();
         format!(
-            "in flight at the end: {} in the picker, {} in the engines\n\
+            "in flight at the end: {} in the picker, {} in the engines; of {} restarts of engines the last picker noticed {}\n\
              the last picker's memory: {} when ready, {} in the middle of its life, {} at the end of the load, {} when idle: {} more \
              (may be {}: 64 MiB for the memo of encoded texts, 64 MiB for what the allocator keeps of bodies, and its index of {})",
             last.in_flight,
             self.engines_running,
+            self.restarts,
+            last.restarts_seen,
             mib(ready.rss_bytes),
             mib(middle.rss_bytes),
             mib(end.rss_bytes),
@@ -158,7 +174,10 @@ impl Report {
             let at = |listener| self.verdicts.get(&(verdict, listener)).copied().unwrap_or(0);
             (name.trim().to_owned(), json!({"open": at(Listener::Open), "closed": at(Listener::Closed)}))
         };
-        let picture = |picture: &Picture| json!({"in_flight": picture.in_flight, "rss_bytes": picture.rss_bytes, "index_bytes": picture.index_bytes});
+        let picture = |picture: &Picture| {
+            json!({"in_flight": picture.in_flight, "rss_bytes": picture.rss_bytes, "index_bytes": picture.index_bytes,
+                "engine_restarts_seen": picture.restarts_seen})
+        };
         let (grown, may_grow) = self.growth();
         json!({
             "seconds": settings.long().as_secs(),
@@ -176,6 +195,8 @@ impl Report {
             "picker": self.pictures.iter().map(picture).collect::<Vec<_>>(),
             "picker_grew_bytes": grown,
             "picker_may_grow_bytes": may_grow,
+            "panics": self.panics,
+            "engine_restarts_in_last_pickers_life": self.restarts,
             "engines_running_at_end": self.engines_running,
             "envoy": self.envoy.iter().cloned().collect::<BTreeMap<_, _>>(),
             "passed": self.faults().0.is_empty(),

@@ -49,6 +49,8 @@ pub(crate) struct Picture {
     pub(crate) rss_bytes: u64,
     /// What its index says that it takes.
     pub(crate) index_bytes: f64,
+    /// Restarts of engines that it has noticed.
+    pub(crate) restarts_seen: f64,
 }
 
 impl Site {
@@ -186,6 +188,7 @@ impl Site {
             in_flight: in_flight("llm_d_epp_request_running").max(in_flight("llm_d_epp_inflight_requests")),
             rss_bytes: rss_bytes(picker.server.id())?,
             index_bytes: site::sum(&page, "warmpath_index_bytes"),
+            restarts_seen: site::sum(&page, "warmpath_engine_restarts_total"),
         })
     }
 
@@ -206,6 +209,12 @@ impl Site {
             Some((name.to_owned(), value.parse().ok()?))
         };
         Ok(page.lines().filter_map(read).collect())
+    }
+
+    /// Lines of the pickers' log that tell of a panic.
+    pub(crate) fn panics(&self) -> Result<usize> {
+        let log = fs::read(self.folder.join("epp.log")).context("the pickers' log can't be read")?;
+        Ok(String::from_utf8_lossy(&log).lines().filter(|line| line.contains("panicked at")).count())
     }
 
     /// Ends Envoy, which writes its access log out. Which engine each request went to, by its id.
@@ -291,13 +300,9 @@ impl Logged {
 }
 
 fn fill(folder: &Path, engines: &[u16], ports: &[(&str, u16)]) -> String {
-    let engine = |port: &u16| {
-        format!("{{ endpoint: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }} }} }}")
-    };
-    let engines: Vec<String> = engines.iter().map(engine).collect();
     let mut config = include_str!("envoy.yaml")
         .replace("{folder}", &folder.display().to_string())
-        .replace("{engines}", &format!("[ {} ]", engines.join(", ")));
+        .replace("{engines}", &site::envoy_endpoints(engines));
     for (name, port) in ports {
         config = config.replace(&format!("{{{name}_port}}"), &port.to_string());
     }

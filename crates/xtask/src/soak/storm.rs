@@ -67,7 +67,10 @@ pub(crate) fn run(site: &mut Site, start: Instant, long: Duration, seed: u64) ->
             storm.spells.push(commit(*deed, site, start, &mut draw)?);
         }
     }
-    storm.pictures.push(site.picture()?);
+    // A short soak may have had no calm in the middle.
+    while storm.pictures.len() < 3 {
+        storm.pictures.push(site.picture()?);
+    }
     Ok(storm)
 }
 
