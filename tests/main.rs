@@ -13,6 +13,7 @@ mod black_box {
     mod metrics;
     mod picker;
     mod program;
+    mod promql;
     mod scripted;
     mod stage;
 

@@ -1,15 +1,19 @@
-//! The files in `deploy` are what they say: the picker takes the configuration, and exports what the dashboard asks for.
+//! The files in `deploy` are what they say: the picker takes the configuration, and exports what dashboard and alerts ask
+//! for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
+
+use serde::Deserialize;
 
 use super::client::ask;
 use super::envoy::{Envoy, Form};
 use super::lab;
 use super::picker::Picker;
 use super::program::{folder, free_port, root, wait_until};
+use super::promql;
 use super::stage::streamed_chat;
 
 #[test]
@@ -21,14 +25,14 @@ fn the_shipped_configuration_is_accepted() {
 }
 
 #[test]
-fn the_dashboard_asks_only_for_series_that_are_exported() {
-    let dashboard = fs::read_to_string(root().join("deploy/grafana/warmpath.json")).expect("the dashboard can be read");
-    let dashboard: serde_json::Value = serde_json::from_str(&dashboard).expect("the dashboard is JSON");
+fn dashboard_and_alerts_ask_only_for_series_that_are_exported() {
     let exported = series(&page_after_everything_has_happened());
-    let asked = asked(&dashboard);
-    assert!(asked.len() > 30, "the dashboard asks for {} series", asked.len());
-    let missing: Vec<&String> = asked.difference(&exported).collect();
-    assert_eq!(missing, Vec::<&String>::new());
+    for (file, queries, fewest) in [("the dashboard", dashboard(), 30), ("the alerts", alerts(), 12)] {
+        let asked: BTreeSet<String> = queries.iter().flat_map(|query| promql::series(query)).collect();
+        assert!(asked.len() > fewest, "{file} asks for {} series", asked.len());
+        let missing: Vec<&String> = asked.difference(&exported).collect();
+        assert_eq!(missing, Vec::<&String>::new(), "{file}");
+    }
 }
 
 /// A family shows only once something was counted: a good answer, a bad one, an engine that can't be read, one that
@@ -65,14 +69,55 @@ fn series(page: &str) -> BTreeSet<String> {
     names.collect()
 }
 
-/// The series that a dashboard's queries name: what stands before a `{`.
-fn asked(dashboard: &serde_json::Value) -> BTreeSet<String> {
+/// The dashboard's queries, Grafana's variables filled in.
+fn dashboard() -> Vec<String> {
+    let text = fs::read_to_string(root().join("deploy/grafana/warmpath.json")).expect("the dashboard can be read");
+    let dashboard: serde_json::Value = serde_json::from_str(&text).expect("the dashboard is JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
     let queries = targets.map(|target| target["expr"].as_str().expect("a query"));
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':');
-    let name_before = |text: &str| text.rsplit(|letter| !is_name(letter)).next().unwrap_or_default().to_owned();
+    queries.map(|query| query.replace("$__rate_interval", "5m")).collect()
+}
+
+/// The alerts' queries. The file is read as Prometheus reads it: a key that it doesn't know is an error.
+fn alerts() -> Vec<String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Rules {
+        groups: Vec<Group>,
+    }
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Group {
+        name: String,
+        rules: Vec<Rule>,
+    }
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Rule {
+        alert: String,
+        expr: String,
+        #[serde(default)]
+        r#for: Option<String>,
+        labels: BTreeMap<String, String>,
+        annotations: BTreeMap<String, String>,
+    }
+    let text = fs::read_to_string(root().join("deploy/prometheus/alerts.yaml")).expect("the alerts can be read");
+    let rules: Rules = serde_yaml::from_str(&text).expect("a file of rules");
+    let mut names = BTreeSet::new();
+    let mut queries = Vec::new();
+    for group in &rules.groups {
+        assert!(names.insert(&group.name), "two groups {}", group.name);
+        for rule in &group.rules {
+            let name = &rule.alert;
+            assert!(names.insert(name), "two alerts {name}");
+            let is_span = |text: &String| text.trim_end_matches(['s', 'm', 'h']).parse::<u32>().is_ok();
+            assert!(rule.r#for.iter().all(is_span), "{name}: for {:?}", rule.r#for);
+            assert!(["critical", "warning", "info"].contains(&&*rule.labels["severity"]), "{name}");
+            let said: Vec<&str> = rule.annotations.keys().map(String::as_str).collect();
+            assert_eq!(said, ["runbook", "summary"], "{name}");
+            queries.push(rule.expr.clone());
+        }
+    }
     queries
-        .flat_map(|query| query.match_indices('{').map(|(at, _)| name_before(&query[..at])).collect::<Vec<_>>())
-        .collect()
 }

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Some(Tool::Render { template, context }) => tools::render(&template, &context),
         Some(Tool::Audit { reading, json, files }) => tools::audit(&reading, &files, json),
         None => {
-            logging::start(cli.flags.verbosity, &cli.flags.zap_encoder);
+            let _logging = logging::start(cli.flags.verbosity, &cli.flags.zap_encoder);
             match serve::serve(&cli.flags) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {

@@ -6,15 +6,21 @@
 mod fleet;
 mod labels;
 mod picks;
+#[cfg(feature = "poll-times")]
+mod polls;
+mod registrar;
 mod requests;
 
 use std::fmt::Error;
 
+use prometheus_client::collector::Collector;
 use prometheus_client::registry::Registry;
+use tokio::runtime::Builder;
 
 pub(crate) use fleet::FleetMetrics;
 pub(crate) use labels::{ModelLabel, ModelNames};
 pub(crate) use picks::{Foretold, PickMetrics};
+use registrar::Registrar;
 pub(crate) use requests::{Finished, RequestMetrics, Running};
 
 /// Everything that is counted.
@@ -29,11 +35,15 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Registers every family. `deprecated` also exports the names that llm-d has given up but dashboards use.
-    pub(crate) fn new(deprecated: bool, fleet: FleetMetrics) -> Self {
+    pub(crate) fn new(deprecated: bool, fleet: FleetMetrics, watching: Vec<Watching>) -> Self {
         let mut registry = Registry::default();
-        let requests = RequestMetrics::register(&mut registry, deprecated);
-        let picks = PickMetrics::register(&mut registry, deprecated);
+        let mut families = Registrar { registry: &mut registry, deprecated };
+        let requests = RequestMetrics::register(&mut families);
+        let picks = PickMetrics::register(&mut families);
         registry.register_collector(Box::new(fleet));
+        for collector in watching {
+            registry.register_collector(collector);
+        }
         Self { requests, picks, registry }
     }
 
@@ -42,6 +52,24 @@ impl Metrics {
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &self.registry)?;
         Ok(page)
+    }
+}
+
+/// What watches the runtime and shows what it saw.
+pub(crate) type Watching = Box<dyn Collector>;
+
+/// Has the runtime watched, as far as this build can.
+pub(crate) fn watch(runtime: &mut Builder) -> Vec<Watching> {
+    #[cfg(feature = "poll-times")]
+    {
+        let polls = polls::Polls::default();
+        polls.watch(runtime);
+        vec![Box::new(polls)]
+    }
+    #[cfg(not(feature = "poll-times"))]
+    {
+        let _ = runtime;
+        Vec::new()
     }
 }
 

@@ -25,7 +25,7 @@ use crate::metrics::{FleetMetrics, Metrics, ModelNames};
 use crate::models::Models;
 use crate::pipeline::Pipeline;
 use crate::settings::Settings;
-use crate::{admin, endpoints_file, engines};
+use crate::{admin, endpoints_file, engines, metrics};
 
 /// The pool's name in metrics, where no InferencePool gives one.
 const POOL: &str = "default";
@@ -36,10 +36,12 @@ pub(crate) fn serve(flags: &Flags) -> anyhow::Result<()> {
     for warning in &settings.config.warnings {
         tracing::warn!("config: {warning}");
     }
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(flags, settings))
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let watching = metrics::watch(&mut runtime);
+    runtime.enable_all().build()?.block_on(run(flags, settings, watching))
 }
 
-async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
+async fn run(flags: &Flags, settings: Settings, watching: Vec<metrics::Watching>) -> anyhow::Result<()> {
     let Settings { config, endpoints, file } = settings;
     let grpc = bind(flags.bind_address, flags.grpc_port).await?;
     let health_port = bind(flags.bind_address, flags.grpc_health_port).await?;
@@ -62,7 +64,7 @@ async fn run(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
         stale_after: config.policy.stale_after,
         deprecated: flags.deprecated_metrics,
     };
-    let metrics = Arc::new(Metrics::new(flags.deprecated_metrics, fleet_metrics));
+    let metrics = Arc::new(Metrics::new(flags.deprecated_metrics, fleet_metrics, watching));
     let admin_server = tokio::spawn(admin::run(admin_port, Arc::clone(&metrics), until(ended)));
     let _scraper = Task(tokio::spawn(scraper(&config, &fleet, &router, &metrics)?.run()));
     let _follower = follow(endpoints, &fleet, &router, &metrics);

@@ -13,6 +13,7 @@ mod envoy;
 mod fixtures;
 mod http;
 mod latency;
+mod probe;
 mod process;
 mod site;
 mod soak;
@@ -57,6 +58,8 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// What heavy requests do to the others: latency, threads held, memory; one run of the real picker.
+    Probe(probe::Settings),
     /// Prints the path of a real Envoy; fetches one if there is none.
     Envoy,
     /// Fetches the files of real models that the tests need and that aren't carried, into target/fixtures.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Chore::Ci => ci::run(),
         Chore::Tidy => tidy::run(),
         Chore::Codegen { check } => codegen(check),
+        Chore::Probe(settings) => probe::run(&settings),
         Chore::Envoy => envoy::find_or_fetch().map(|envoy| println!("{}", envoy.display())),
         Chore::Fixtures => fixtures::fetch(),
     };

@@ -12,11 +12,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use super::labels::ModelLabel;
-
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+use super::registrar::{Registrar, Twins};
 
 fn decision_seconds() -> Histogram {
     Histogram::new([0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1])
@@ -127,74 +125,66 @@ pub(crate) struct Foretold {
 /// The families.
 #[derive(Debug)]
 pub(crate) struct PickMetrics {
-    decision: Vec<Histograms<NoLabels>>,
-    attempts: Family<AttemptLabels, Counter>,
-    attempts_deprecated: Option<Family<DeprecatedAttemptLabels, Counter>>,
+    decision: Twins<NoLabels, NoLabels, Histogram>,
+    attempts: Twins<AttemptLabels, DeprecatedAttemptLabels, Counter>,
     /// The models, as bounded labels, that attempts were counted for.
     attempted: Mutex<BTreeSet<String>>,
-    hit_ratio: Histograms<IndexLabels>,
-    hit_ratio_deprecated: Option<Histograms<NoLabels>>,
-    parts: Histograms<PartLabels>,
-    stages: Histograms<StageLabels>,
+    hit_ratio: Twins<IndexLabels, NoLabels, Histogram>,
+    parts: Family<PartLabels, Histogram>,
+    stages: Family<StageLabels, Histogram>,
     degraded: Family<ReasonLabels, Counter>,
     answers: Family<ModelOnly, Counter>,
     answers_with_usage: Family<ModelOnly, Counter>,
     answers_with_cached: Family<ModelOnly, Counter>,
     parity: Family<ParityLabels, Counter>,
-    prompt_difference: Histograms<ModelOnly>,
-    reuse_difference: Histograms<ModelOnly>,
+    prompt_difference: Family<ModelOnly, Histogram>,
+    reuse_difference: Family<ModelOnly, Histogram>,
     predicted_tokens: Family<ModelOnly, Counter>,
     reused_tokens: Family<ModelOnly, Counter>,
     asked_tokens: Family<ModelOnly, Counter>,
     served_elsewhere: Counter,
     undone: Counter,
-    scrapes: Histograms<NoLabels>,
-    scrape_failures: Family<SourceLabels, Counter>,
-    scrape_failures_deprecated: Option<Family<SourceLabels, Counter>>,
+    scrapes: Family<NoLabels, Histogram>,
+    scrape_failures: Twins<SourceLabels, SourceLabels, Counter>,
     restarts: Family<EndpointLabels, Counter>,
     tokenizers: Family<ModelOnly, Gauge>,
 }
 
 impl PickMetrics {
-    pub(super) fn register(registry: &mut Registry, deprecated: bool) -> Self {
+    pub(super) fn register(families: &mut Registrar<'_>) -> Self {
         let build = BuildLabels { commit: env!("CARGO_PKG_VERSION"), build_ref: "warmpath" };
         let info: Family<BuildLabels, ConstGauge> = Family::new_with_constructor(|| ConstGauge::new(1));
         drop(info.get_or_create(&build));
-        registry.register("llm_d_epp_info", "[ALPHA] The build that runs", info.clone());
-        if deprecated {
+        families.registry.register("llm_d_epp_info", "[ALPHA] The build that runs", info.clone());
+        if families.deprecated {
             let help = "[ALPHA] [Deprecated: Use llm_d_epp_info] The build that runs";
-            registry.register("inference_extension_info", help, info);
+            families.registry.register("inference_extension_info", help, info);
         }
-        let mut families = Registrar { registry, deprecated };
         Self {
-            decision: families.histograms_and_twin(
+            decision: families.twins(
                 decision_seconds,
                 "Time to choose an endpoint once the prompt is hashed, in seconds",
                 "llm_d_epp_scheduler_e2e_duration_seconds",
                 "inference_extension_scheduler_e2e_duration_seconds",
             ),
-            attempts: families.family("llm_d_epp_scheduler_attempts", "[ALPHA] Choices, by what they gave"),
-            attempts_deprecated: families.deprecated_family(
+            attempts: families.counter_twins(
+                "Choices, by what they gave",
+                "llm_d_epp_scheduler_attempts",
                 "inference_extension_scheduler_attempts",
-                "[ALPHA] [Deprecated: Use llm_d_epp_scheduler_attempts_total] Choices, by what they gave",
             ),
             attempted: Mutex::default(),
-            hit_ratio: families.histograms(
+            hit_ratio: families.twins(
                 share,
+                "Share of the prompt's blocks that the chosen endpoint is believed to hold",
                 "llm_d_epp_prefix_indexer_hit_ratio",
-                "[ALPHA] Share of the prompt's blocks that the chosen endpoint is believed to hold",
-            ),
-            hit_ratio_deprecated: families.deprecated_histograms(
-                share,
                 "inference_extension_prefix_indexer_hit_ratio",
-                "[ALPHA] [Deprecated: Use llm_d_epp_prefix_indexer_hit_ratio] Share of blocks believed held",
             ),
-            parts: families.histograms(
+            parts: families.made(
                 share,
                 "warmpath_chosen_score_part",
                 "Score of the chosen endpoint by scorer, before its weight, 0 to 1",
             ),
-            stages: families.histograms(
+            stages: families.made(
                 stage_seconds,
                 "warmpath_stage_duration_seconds",
                 "Time of a stage of a decision: queue, understand, route; in seconds",
@@ -216,12 +206,12 @@ impl PickMetrics {
                 "warmpath_prompt_token_parity",
                 "Answers by whether our count of prompt tokens equals the engine's",
             ),
-            prompt_difference: families.histograms(
+            prompt_difference: families.made(
                 token_difference,
                 "warmpath_prompt_token_difference_tokens",
                 "Our count of prompt tokens less the engine's, in tokens",
             ),
-            reuse_difference: families.histograms(
+            reuse_difference: families.made(
                 token_difference,
                 "warmpath_cached_token_difference_tokens",
                 "Predicted reused tokens less the engine's, in tokens",
@@ -239,19 +229,18 @@ impl PickMetrics {
                 .counter("warmpath_served_elsewhere", "Requests that the gateway sent elsewhere than picked"),
             undone: families
                 .counter("warmpath_learned_undone", "Prompts taken out of the index because their answer was no 2xx"),
-            scrapes: families.histograms(
+            scrapes: families.made(
                 scrape_seconds,
                 "warmpath_scrape_duration_seconds",
                 "Time of a good reading of an engine's metrics, in seconds",
             ),
-            scrape_failures: families
-                .family("llm_d_epp_datalayer_poll_errors", "[ALPHA] Failed readings of an engine's metrics"),
-            scrape_failures_deprecated: families.deprecated_family(
+            scrape_failures: families.counter_twins(
+                "Failed readings of an engine's metrics",
+                "llm_d_epp_datalayer_poll_errors",
                 "llm_d_inference_scheduler_datalayer_poll_errors",
-                "[ALPHA] [Deprecated: Use llm_d_epp_datalayer_poll_errors_total] Failed readings",
             ),
             restarts: families.family("warmpath_engine_restarts", "Engines seen restarted: their cache was forgotten"),
-            tokenizers: families.gauges(
+            tokenizers: families.family(
                 "warmpath_tokenizer_loaded",
                 "1 if the configured model's tokenizer can be used, 0 if its requests are picked for by load alone",
             ),
@@ -265,9 +254,7 @@ impl PickMetrics {
 
     /// An endpoint was chosen in `took`.
     pub(crate) fn picked(&self, model: &ModelLabel, decision: &Decision, endpoint: &Endpoint, took: Duration) {
-        for family in &self.decision {
-            family.get_or_create(&NoLabels {}).observe(took.as_secs_f64());
-        }
+        self.decision.each(&NoLabels {}, || NoLabels {}, |histogram| histogram.observe(took.as_secs_f64()));
         self.attempt("success", model, Some(&endpoint.member));
         let place = place(&endpoint.member);
         for part in decision.ranked.first().into_iter().flat_map(|chosen| &chosen.parts).filter(|part| part.known) {
@@ -286,18 +273,15 @@ impl PickMetrics {
     fn attempt(&self, status: &'static str, model: &ModelLabel, member: Option<&Member>) {
         let place = member.map(place).unwrap_or_default();
         self.attempted.lock().insert(model.name());
-        if let Some(attempts) = &self.attempts_deprecated {
-            attempts.get_or_create(&deprecated_attempt(status, &model.name(), &place)).inc();
-        }
-        self.attempts.get_or_create(&attempt(status, &model.name(), &place)).inc();
+        let deprecated = || deprecated_attempt(status, &model.name(), &place);
+        self.attempts.each(&attempt(status, &model.name(), &place), deprecated, |attempts| {
+            attempts.inc();
+        });
     }
 
     /// The chosen endpoint is believed to hold this share of the prompt's blocks.
     pub(crate) fn foretold(&self, hit_ratio: f64) {
-        self.hit_ratio.get_or_create(&INDEX).observe(hit_ratio);
-        if let Some(family) = &self.hit_ratio_deprecated {
-            family.get_or_create(&NoLabels {}).observe(hit_ratio);
-        }
+        self.hit_ratio.each(&INDEX, || NoLabels {}, |histogram| histogram.observe(hit_ratio));
     }
 
     /// A pick knew less than it should.
@@ -350,10 +334,13 @@ impl PickMetrics {
     /// A reading failed.
     pub(crate) fn scrape_failed(&self) {
         let labels = SourceLabels { source_type: "metrics-data-source" };
-        self.scrape_failures.get_or_create(&labels).inc();
-        if let Some(failures) = &self.scrape_failures_deprecated {
-            failures.get_or_create(&labels).inc();
-        }
+        self.scrape_failures.each(
+            &labels,
+            || labels.clone(),
+            |failures| {
+                failures.inc();
+            },
+        );
     }
 
     /// An endpoint has left: its series go with it.
@@ -364,10 +351,8 @@ impl PickMetrics {
             self.parts.remove(&part(&place, scorer));
         }
         for model in self.attempted.lock().iter() {
-            self.attempts.remove(&attempt("success", model, &place));
-            if let Some(attempts) = &self.attempts_deprecated {
-                attempts.remove(&deprecated_attempt("success", model, &place));
-            }
+            let deprecated = || deprecated_attempt("success", model, &place);
+            self.attempts.remove(&attempt("success", model, &place), deprecated);
         }
     }
 
@@ -398,69 +383,4 @@ fn attempt(status: &'static str, model: &str, place: &EndpointLabels) -> Attempt
 fn deprecated_attempt(status: &'static str, model: &str, place: &EndpointLabels) -> DeprecatedAttemptLabels {
     let EndpointLabels { endpoint_name, namespace, port } = place.clone();
     DeprecatedAttemptLabels { status, target_model_name: model.to_owned(), pod_name: endpoint_name, namespace, port }
-}
-
-/// Registers families, and their deprecated twins only where those are wanted.
-struct Registrar<'a> {
-    registry: &'a mut Registry,
-    deprecated: bool,
-}
-
-/// What a label set of a family must be able to do.
-trait Labels: Clone + std::hash::Hash + Eq + std::fmt::Debug + EncodeLabelSet + Send + Sync + 'static {}
-impl<L: Clone + std::hash::Hash + Eq + std::fmt::Debug + EncodeLabelSet + Send + Sync + 'static> Labels for L {}
-
-impl Registrar<'_> {
-    fn counter(&mut self, name: &str, help: &str) -> Counter {
-        let counter = Counter::default();
-        self.registry.register(name, help, counter.clone());
-        counter
-    }
-
-    fn gauges<L: Labels>(&mut self, name: &str, help: &str) -> Family<L, Gauge> {
-        let family = Family::default();
-        self.registry.register(name, help, family.clone());
-        family
-    }
-
-    fn family<L: Labels>(&mut self, name: &str, help: &str) -> Family<L, Counter> {
-        let family = Family::default();
-        self.registry.register(name, help, family.clone());
-        family
-    }
-
-    fn deprecated_family<L: Labels>(&mut self, name: &str, help: &str) -> Option<Family<L, Counter>> {
-        self.deprecated.then(|| self.family(name, help))
-    }
-
-    fn histograms<L: Labels>(&mut self, buckets: fn() -> Histogram, name: &str, help: &str) -> Histograms<L> {
-        let family = Histograms::new_with_constructor(buckets);
-        self.registry.register(name, help, family.clone());
-        family
-    }
-
-    fn deprecated_histograms<L: Labels>(
-        &mut self,
-        buckets: fn() -> Histogram,
-        name: &str,
-        help: &str,
-    ) -> Option<Histograms<L>> {
-        self.deprecated.then(|| self.histograms(buckets, name, help))
-    }
-
-    fn histograms_and_twin(
-        &mut self,
-        buckets: fn() -> Histogram,
-        help: &str,
-        current: &str,
-        deprecated: &str,
-    ) -> Vec<Histograms<NoLabels>> {
-        let mut families = vec![self.histograms(buckets, current, &format!("[ALPHA] {help}"))];
-        families.extend(self.deprecated_histograms(
-            buckets,
-            deprecated,
-            &format!("[ALPHA] [Deprecated: Use {current}] {help}"),
-        ));
-        families
-    }
 }

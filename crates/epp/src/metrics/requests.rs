@@ -5,15 +5,11 @@ use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use super::labels::{ModelLabel, PairLabels, RequestLabels};
-
-/// A histogram family whose buckets are fixed by a function.
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+use super::registrar::{Registrar, Twins};
 
 /// llm-d's buckets for whole requests, in seconds.
 const LATENCY: [f64; 35] = [
@@ -62,39 +58,6 @@ fn output_tokens() -> Histogram {
     Histogram::new(INPUT_TOKENS.into_iter().take(12))
 }
 
-/// One quantity under llm-d's name and, if wanted, under the one it had before.
-#[derive(Debug)]
-struct Twin {
-    current: Histograms<RequestLabels>,
-    deprecated: Option<Histograms<PairLabels>>,
-}
-
-impl Twin {
-    fn register(
-        registry: &mut Registry,
-        buckets: fn() -> Histogram,
-        help: &str,
-        current: &str,
-        deprecated: Option<&str>,
-    ) -> Self {
-        let family = Histograms::new_with_constructor(buckets);
-        registry.register(current, format!("[ALPHA] {help}"), family.clone());
-        let deprecated = deprecated.map(|name| {
-            let family = Histograms::new_with_constructor(buckets);
-            registry.register(name, format!("[ALPHA] [Deprecated: Use {current}] {help}"), family.clone());
-            family
-        });
-        Self { current: family, deprecated }
-    }
-
-    fn observe(&self, model: &ModelLabel, value: f64) {
-        self.current.get_or_create(&model.request()).observe(value);
-        if let Some(family) = &self.deprecated {
-            family.get_or_create(&model.pair()).observe(value);
-        }
-    }
-}
-
 /// How a request ended, as far as it was seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Finished {
@@ -119,21 +82,20 @@ pub(crate) struct Finished {
 /// The families.
 #[derive(Debug)]
 pub(crate) struct RequestMetrics {
-    total: Family<RequestLabels, Counter>,
-    total_deprecated: Option<Family<DeprecatedTotal, Counter>>,
-    errors: Family<ErrorLabels, Counter>,
-    errors_deprecated: Option<Family<DeprecatedErrors, Counter>>,
-    running: Family<RequestLabels, Gauge>,
-    running_deprecated: Option<Family<RunningLabels, Gauge>>,
-    duration: Twin,
-    request_size: Twin,
-    response_size: Twin,
-    input: Twin,
-    cached: Twin,
-    output: Twin,
-    ttft: Histograms<TtftLabels>,
-    ttft_deprecated: Option<Histograms<PairLabels>>,
+    total: Twins<RequestLabels, DeprecatedTotal, Counter>,
+    errors: Twins<ErrorLabels, DeprecatedErrors, Counter>,
+    running: Twins<RequestLabels, RunningLabels, Gauge>,
+    duration: Sizes,
+    request_size: Sizes,
+    response_size: Sizes,
+    input: Sizes,
+    cached: Sizes,
+    output: Sizes,
+    ttft: Twins<TtftLabels, PairLabels, Histogram>,
 }
+
+/// Histograms under llm-d's base labels.
+type Sizes = Twins<RequestLabels, PairLabels, Histogram>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DeprecatedTotal {
@@ -173,122 +135,79 @@ struct TtftLabels {
 }
 
 impl RequestMetrics {
-    pub(super) fn register(registry: &mut Registry, deprecated: bool) -> Self {
-        let old = |name: &'static str| deprecated.then_some(name);
-        let total = Family::default();
-        registry.register("llm_d_epp_request", "[ALPHA] Requests that an endpoint was picked for", total.clone());
-        let errors = Family::default();
-        registry.register(
-            "llm_d_epp_request_error",
-            "[ALPHA] Requests refused or answered with an error",
-            errors.clone(),
-        );
-        let running = Family::default();
-        registry.register("llm_d_epp_request_running", "[ALPHA] Requests under way", running.clone());
-        let ttft_family = Histograms::new_with_constructor(ttft as fn() -> Histogram);
-        let ttft_help = "Time from a request's last byte to its answer's first content, in seconds";
-        registry.register("llm_d_epp_request_ttft_seconds", format!("[ALPHA] {ttft_help}"), ttft_family.clone());
-        let mut twin = |buckets, help, current, name| Twin::register(registry, buckets, help, current, old(name));
-        let duration = twin(
-            latency,
-            "Time from a request's last byte to the end of its answer, in seconds",
-            "llm_d_epp_request_duration_seconds",
-            "inference_objective_request_duration_seconds",
-        );
-        let request_size = twin(
-            request_bytes,
-            "Size of a request's body, in bytes",
-            "llm_d_epp_request_size_bytes",
-            "inference_objective_request_sizes",
-        );
-        let response_size = twin(
-            response_bytes,
-            "Size of an answer's body, in bytes",
-            "llm_d_epp_response_size_bytes",
-            "inference_objective_response_sizes",
-        );
-        let input = twin(
-            input_tokens,
-            "Prompt tokens of a request, counted by the engine",
-            "llm_d_epp_request_input_tokens",
-            "inference_objective_input_tokens",
-        );
-        let cached = twin(
-            input_tokens,
-            "Prompt tokens of a request that the engine reused from its cache",
-            "llm_d_epp_request_cached_tokens",
-            "inference_objective_prompt_cached_tokens",
-        );
-        let output = twin(
-            output_tokens,
-            "Tokens generated for a request",
-            "llm_d_epp_request_output_tokens",
-            "inference_objective_output_tokens",
-        );
-        let mut metrics = Self {
-            total,
-            total_deprecated: None,
-            errors,
-            errors_deprecated: None,
-            running,
-            running_deprecated: None,
-            duration,
-            request_size,
-            response_size,
-            input,
-            cached,
-            output,
-            ttft: ttft_family,
-            ttft_deprecated: None,
-        };
-        if deprecated {
-            metrics.register_deprecated(registry);
+    pub(super) fn register(families: &mut Registrar<'_>) -> Self {
+        Self {
+            total: families.counter_twins(
+                "Requests that an endpoint was picked for",
+                "llm_d_epp_request",
+                "inference_objective_request",
+            ),
+            errors: families.counter_twins(
+                "Requests refused or answered with an error",
+                "llm_d_epp_request_error",
+                "inference_objective_request_error",
+            ),
+            running: families.twins(
+                Gauge::default,
+                "Requests under way",
+                "llm_d_epp_request_running",
+                "inference_objective_running_requests",
+            ),
+            duration: families.twins(
+                latency,
+                "Time from a request's last byte to the end of its answer, in seconds",
+                "llm_d_epp_request_duration_seconds",
+                "inference_objective_request_duration_seconds",
+            ),
+            request_size: families.twins(
+                request_bytes,
+                "Size of a request's body, in bytes",
+                "llm_d_epp_request_size_bytes",
+                "inference_objective_request_sizes",
+            ),
+            response_size: families.twins(
+                response_bytes,
+                "Size of an answer's body, in bytes",
+                "llm_d_epp_response_size_bytes",
+                "inference_objective_response_sizes",
+            ),
+            input: families.twins(
+                input_tokens,
+                "Prompt tokens of a request, counted by the engine",
+                "llm_d_epp_request_input_tokens",
+                "inference_objective_input_tokens",
+            ),
+            cached: families.twins(
+                input_tokens,
+                "Prompt tokens of a request that the engine reused from its cache",
+                "llm_d_epp_request_cached_tokens",
+                "inference_objective_prompt_cached_tokens",
+            ),
+            output: families.twins(
+                output_tokens,
+                "Tokens generated for a request",
+                "llm_d_epp_request_output_tokens",
+                "inference_objective_output_tokens",
+            ),
+            ttft: families.twins(
+                ttft,
+                "Time from a request's last byte to its answer's first content, in seconds",
+                "llm_d_epp_request_ttft_seconds",
+                "inference_objective_request_ttft_seconds",
+            ),
         }
-        metrics
-    }
-
-    fn register_deprecated(&mut self, registry: &mut Registry) {
-        let total = Family::default();
-        registry.register(
-            "inference_objective_request",
-            "[ALPHA] [Deprecated: Use llm_d_epp_request_total] Requests that an endpoint was picked for",
-            total.clone(),
-        );
-        self.total_deprecated = Some(total);
-        let errors = Family::default();
-        registry.register(
-            "inference_objective_request_error",
-            "[ALPHA] [Deprecated: Use llm_d_epp_request_error_total] Requests refused or answered with an error",
-            errors.clone(),
-        );
-        self.errors_deprecated = Some(errors);
-        let running = Family::default();
-        registry.register(
-            "inference_objective_running_requests",
-            "[ALPHA] [Deprecated: Use llm_d_epp_request_running] Requests under way",
-            running.clone(),
-        );
-        self.running_deprecated = Some(running);
-        let family = Histograms::new_with_constructor(ttft as fn() -> Histogram);
-        registry.register(
-            "inference_objective_request_ttft_seconds",
-            "[ALPHA] [Deprecated: Use llm_d_epp_request_ttft_seconds] Time to an answer's first content, in seconds",
-            family.clone(),
-        );
-        self.ttft_deprecated = Some(family);
     }
 
     /// An endpoint was picked: counts the request and holds it as running until the value is dropped.
     pub(crate) fn picked(&self, model: &ModelLabel) -> Running {
-        self.total.get_or_create(&model.request()).inc();
-        if let Some(total) = &self.total_deprecated {
-            let name = model.name();
-            let labels = DeprecatedTotal { model_name: name.clone(), target_model_name: name, priority: "0" };
-            total.get_or_create(&labels).inc();
-        }
-        let mut gauges = vec![self.running.get_or_create_owned(&model.request())];
-        if let Some(running) = &self.running_deprecated {
-            gauges.push(running.get_or_create_owned(&RunningLabels { model_name: model.name() }));
+        let name = || model.name();
+        let deprecated = || DeprecatedTotal { model_name: name(), target_model_name: name(), priority: "0" };
+        self.total.each(&model.request(), deprecated, |total| {
+            total.inc();
+        });
+        let mut gauges = vec![self.running.current.get_or_create_owned(&model.request())];
+        if let Some(running) = &self.running.deprecated {
+            gauges.push(running.get_or_create_owned(&RunningLabels { model_name: name() }));
         }
         for gauge in &gauges {
             gauge.inc();
@@ -298,48 +217,46 @@ impl RequestMetrics {
 
     /// A request was refused, or its answer was an error: `code` as llm-d names it.
     pub(crate) fn failed(&self, model: &ModelLabel, code: &'static str) {
-        let name = model.name();
         let labels = ErrorLabels {
-            model_name: name.clone(),
-            target_model_name: name.clone(),
+            model_name: model.name(),
+            target_model_name: model.name(),
             fairness_id: "default-flow",
             priority: "0",
             error_code: code,
         };
-        self.errors.get_or_create(&labels).inc();
-        if let Some(errors) = &self.errors_deprecated {
-            let labels = DeprecatedErrors { model_name: name.clone(), target_model_name: name, error_code: code };
-            errors.get_or_create(&labels).inc();
-        }
+        let deprecated =
+            || DeprecatedErrors { model_name: model.name(), target_model_name: model.name(), error_code: code };
+        self.errors.each(&labels, deprecated, |errors| {
+            errors.inc();
+        });
     }
 
     /// A request's stream ended after its answer.
     pub(crate) fn finished(&self, model: &ModelLabel, finished: &Finished) {
-        self.duration.observe(model, finished.took.as_secs_f64());
-        self.request_size.observe(model, finished.request_bytes as f64);
-        self.response_size.observe(model, finished.response_bytes as f64);
-        for (family, tokens) in [
+        let observe = |sizes: &Sizes, value: f64| {
+            sizes.each(&model.request(), || model.pair(), |histogram| histogram.observe(value));
+        };
+        observe(&self.duration, finished.took.as_secs_f64());
+        observe(&self.request_size, finished.request_bytes as f64);
+        observe(&self.response_size, finished.response_bytes as f64);
+        for (sizes, tokens) in [
             (&self.input, finished.prompt_tokens),
             (&self.cached, finished.cached_tokens),
             (&self.output, finished.completion_tokens),
         ] {
             if let Some(tokens) = tokens {
-                family.observe(model, tokens as f64);
+                observe(sizes, tokens as f64);
             }
         }
         if let Some(ttft) = finished.ttft {
-            let name = model.name();
             let labels = TtftLabels {
-                model_name: name.clone(),
-                target_model_name: name,
+                model_name: model.name(),
+                target_model_name: model.name(),
                 fairness_id: "default-flow",
                 priority: "0",
                 streaming: if finished.streaming { "true" } else { "false" },
             };
-            self.ttft.get_or_create(&labels).observe(ttft.as_secs_f64());
-            if let Some(family) = &self.ttft_deprecated {
-                family.get_or_create(&model.pair()).observe(ttft.as_secs_f64());
-            }
+            self.ttft.each(&labels, || model.pair(), |histogram| histogram.observe(ttft.as_secs_f64()));
         }
     }
 }
