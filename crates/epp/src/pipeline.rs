@@ -7,18 +7,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use blocks::Fingerprint;
 use envoy::{Handler, Inbound, Refusal, Verdict};
 use fleet::{Fleet, View};
 use pick::{Note, Policy};
 use route::{Asked, Routed, Router, Unroutable};
 
 use crate::complaints::Complaints;
-use crate::cpu::{Cpu, NotRun};
+use crate::cpu::{Cpu, NotRun, Weight};
 use crate::load_only::LoadOnly;
 use crate::metrics::{Metrics, ModelLabel, ModelNames};
 use crate::models::Models;
 use crate::understand::{Arrived, Understood, understand};
 use crate::underway::{Beginning, Underway};
+
+/// Blocks from which on a prompt is scored and learned away from the runtime's threads: some 50 ns each.
+const LONG_PROMPT: u32 = 4096;
 
 /// What every request goes through.
 #[derive(Debug)]
@@ -63,6 +67,7 @@ impl Handler for Pipeline {
         let view = self.fleet.view();
         let routed = self
             .route(&inbound, &view, &mut understood, &model)
+            .await
             .map_err(|why| Refusal::NoEndpoint(why.to_string().into()))
             .inspect_err(|refusal| self.refused(&model, refusal))?;
         let verdict = Verdict { destination: routed.destinations.clone(), ..Verdict::default() };
@@ -95,6 +100,7 @@ impl Pipeline {
         };
         let sizes = self.router.block_sizes(&self.fleet.view());
         let (models, metrics) = (Arc::clone(&self.models), Arc::clone(&self.metrics));
+        let weight = Weight::of(inbound.body.as_ref().map_or(0, |body| body.len()));
         let queued = Instant::now();
         let work = move || {
             metrics.picks.stage("queue", queued.elapsed());
@@ -103,7 +109,7 @@ impl Pipeline {
             metrics.picks.stage("understand", started.elapsed());
             understood
         };
-        self.cpu.run(work).await.unwrap_or_else(|why| {
+        self.cpu.run(weight, work).await.unwrap_or_else(|why| {
             if why == NotRun::Panicked {
                 tracing::error!(request_id = inbound.request_id, "understanding a request failed: it goes on by load");
             }
@@ -120,19 +126,23 @@ impl Pipeline {
     }
 
     /// Score, pick, book, learn.
-    fn route(
+    async fn route(
         &self,
         inbound: &Inbound,
-        view: &View,
+        view: &Arc<View>,
         understood: &mut Understood,
         model: &ModelLabel,
     ) -> Result<Routed, Unroutable> {
         let started = Instant::now();
-        let asked = Asked {
-            fingerprints: std::mem::take(&mut understood.fingerprints).into(),
-            allowed: inbound.subset.as_deref().filter(|_| self.heed_subset),
+        let fingerprints: Arc<[Fingerprint]> = std::mem::take(&mut understood.fingerprints).into();
+        let allowed = inbound.subset.as_ref().filter(|_| self.heed_subset);
+        let blocks: u32 = fingerprints.iter().map(Fingerprint::blocks).sum();
+        let routed = if blocks < LONG_PROMPT {
+            let asked = Asked { fingerprints, allowed: allowed.map(Vec::as_slice) };
+            self.router.route(view, &asked, &self.policy, started, &mut rand::rng())
+        } else {
+            self.route_aside(view, fingerprints, allowed.cloned(), started).await
         };
-        let routed = self.router.route(view, &asked, &self.policy, started, &mut rand::rng());
         let took = started.elapsed();
         self.metrics.picks.stage("route", took);
         let mut routed = routed.inspect_err(|_| self.metrics.picks.unroutable(model))?;
@@ -142,6 +152,28 @@ impl Pipeline {
         self.complaints.say(&routed.decision.notes);
         self.count(&routed, model, took);
         Ok(routed)
+    }
+
+    /// The same away from the runtime's threads: learning so many blocks takes milliseconds. Where the request is given up
+    /// meanwhile, what was booked and learned undoes itself.
+    async fn route_aside(
+        &self,
+        view: &Arc<View>,
+        fingerprints: Arc<[Fingerprint]>,
+        allowed: Option<Vec<String>>,
+        started: Instant,
+    ) -> Result<Routed, Unroutable> {
+        let (router, view, policy) = (self.router.clone(), Arc::clone(view), self.policy.clone());
+        let route = move || {
+            let asked = Asked { fingerprints, allowed: allowed.as_deref() };
+            router.route(&view, &asked, &policy, started, &mut rand::rng())
+        };
+        let routed = tokio::task::spawn_blocking(route).await;
+        // A panic there is one here, and ends this stream alone; the runtime's own end finds nobody waiting.
+        routed.unwrap_or_else(|failed| match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Unroutable::NoEndpoints),
+        })
     }
 
     fn count(&self, routed: &Routed, model: &ModelLabel, took: Duration) {
