@@ -9,7 +9,7 @@ use pick::{Scorer, Weighted};
 use serde::Deserialize;
 
 use crate::config::{
-    Blocks, ClientCertificate, Config, Engine, Engines, FileDiscovery, Model, OVERDUE, Scrape, Warning,
+    Blocks, ClientCertificate, Config, Engine, Engines, FileDiscovery, Model, OVERDUE, Scrape, Trust, Warning,
 };
 use crate::error::Error;
 use crate::place::{Path, find, read_at};
@@ -409,6 +409,16 @@ impl<'t> Check<'t> {
             self.config.tenant_header = Some(self.header(&header, &path.key("tenant_header"))?);
         }
         self.config.load_only = ours.load_only.unwrap_or_default();
+        self.config.trust_request_chat_template = ours.trust_request_chat_template.unwrap_or_default();
+        if let Some(trusted) = ours.trust {
+            let has = |said| trusted.contains(&said);
+            self.config.trust = Trust {
+                objective: has(raw::Said::Objective),
+                fairness_id: has(raw::Said::FairnessId),
+                session: has(raw::Said::Session),
+                model_rewrite: has(raw::Said::ModelRewrite),
+            };
+        }
         if let Some(bytes) = ours.max_body_bytes {
             let limit = usize::try_from(bytes).ok().filter(|n| *n > 0);
             let path = path.key("max_body_bytes");

@@ -35,6 +35,11 @@ pub struct Config {
     /// Whether endpoints are chosen by load alone, prompts left unread (`warmpath.load_only`, default false). The one key
     /// that takes effect while the picker runs.
     pub load_only: bool,
+    /// What a client may say of itself (`warmpath.trust`).
+    pub trust: Trust,
+    /// Whether a chat template that comes in a request is run, within bounds (`warmpath.trust_request_chat_template`, default
+    /// false); to be set as the engines have it (vLLM's `--trust-request-chat-template`).
+    pub trust_request_chat_template: bool,
     /// Bounds.
     pub limits: Limits,
     /// What was accepted but has no effect here, or was raised to a bound.
@@ -64,9 +69,35 @@ impl Default for Config {
             blocks: Blocks::default(),
             tenant_header: None,
             load_only: false,
+            trust: Trust::default(),
+            trust_request_chat_template: false,
             limits: Limits::default(),
             warnings: Vec::new(),
         }
+    }
+}
+
+/// What a client may say of itself, in headers; what it may not is taken off its request. `warmpath.trust` lists all of
+/// it: a list without one of these words forbids that.
+///
+/// By default a client may name its objective and its fairness id, as with llm-d's picker: who moves from it expects them to
+/// work, and neither changes whose cache is used, nor which model. It may not name a session, which steers where requests
+/// go, and no other model than the body's, by which a gateway may have checked what the client may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// `x-llm-d-inference-objective` (`objective`).
+    pub objective: bool,
+    /// `x-llm-d-inference-fairness-id` (`fairness_id`).
+    pub fairness_id: bool,
+    /// `x-session-id` (`session`).
+    pub session: bool,
+    /// `x-llm-d-model-name-rewrite` (`model_rewrite`).
+    pub model_rewrite: bool,
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Self { objective: true, fairness_id: true, session: false, model_rewrite: false }
     }
 }
 

@@ -163,6 +163,8 @@ pub(crate) struct Warmpath {
     pub(crate) scrape: Option<Scrape>,
     pub(crate) tenant_header: Option<String>,
     pub(crate) load_only: Option<bool>,
+    pub(crate) trust: Option<Vec<Said>>,
+    pub(crate) trust_request_chat_template: Option<bool>,
     pub(crate) max_body_bytes: Option<u64>,
 }
 
@@ -185,6 +187,28 @@ pub(crate) struct Scorer {
     #[serde(rename = "type")]
     pub(crate) kind: ScorerName,
     pub(crate) weight: Option<Weight>,
+}
+
+/// Something that a client may say of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    Objective,
+    FairnessId,
+    Session,
+    ModelRewrite,
+}
+
+impl<'de> Deserialize<'de> for Said {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const KNOWN: [&str; 4] = ["objective", "fairness_id", "session", "model_rewrite"];
+        scalar::text(deserializer, |typed| match typed {
+            "objective" => Ok(Self::Objective),
+            "fairness_id" => Ok(Self::FairnessId),
+            "session" => Ok(Self::Session),
+            "model_rewrite" => Ok(Self::ModelRewrite),
+            other => Err(unknown("thing to trust", other, &KNOWN)),
+        })
+    }
 }
 
 /// A scorer by our own name.

@@ -66,6 +66,12 @@ fn understood(yaml: &str) -> String {
     if config.load_only {
         say("load", "only".to_owned());
     }
+    if config.trust != default.trust {
+        say("trust", format!("{:?}", config.trust));
+    }
+    if config.trust_request_chat_template {
+        say("templates", "of requests".to_owned());
+    }
     if config.limits != default.limits {
         say("body", format!("{} bytes", config.limits.max_body_bytes));
     }
@@ -212,6 +218,8 @@ warmpath:
   scrape: {interval: 100ms, idle_interval: 10s, timeout: 1s500ms}
   tenant_header: X-Tenant
   load_only: true
+  trust: [objective, model_rewrite]
+  trust_request_chat_template: true
   max_body_bytes: 1000000
 ",
         r#"
@@ -222,6 +230,8 @@ scrape Http None None every 100ms/10s within 1.5s
 blocks 32 tokens, 1000 blocks
 tenant x-tenant
 load only
+trust Trust { objective: true, fairness_id: false, session: false, model_rewrite: true }
+templates of requests
 body 1000000 bytes"#
             .trim_start(),
     );
