@@ -81,9 +81,10 @@ impl Routed {
         }
     }
 
-    /// The answer is an error: nothing is believed to have come of the prompt. The booking stays until the end.
-    pub fn failed(&mut self) {
-        drop(self.lesson());
+    /// The answer is an error: nothing is believed to have come of the prompt. The booking stays until the end. Whether
+    /// anything had been learned of it.
+    pub fn failed(&mut self) -> bool {
+        self.lesson().is_some_and(|lesson| lesson.learned.as_ref().is_some_and(|learned| learned.blocks() > 0))
     }
 
     fn lesson(&mut self) -> Option<Lesson> {
