@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Headers, Inbound, Refusal};
+use crate::{Headers, Inbound, Refusal, Untold};
 
 /// Decides where requests go.
 pub trait Handler: Send + Sync + 'static {
@@ -23,6 +23,13 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// A [`Refusal`] is answered to the client in place of the request.
     fn decide(&self, inbound: Inbound) -> impl Future<Output = Result<(Verdict, Self::Ticket), Refusal>> + Send;
+
+    /// Where this request would go if nothing more of it came; nothing is to be booked or counted, for it is decided later.
+    /// Asked for where a gateway awaits an answer to the headers before the body. `None`: nobody is there.
+    fn suppose(&self, inbound: &Inbound) -> Option<SocketAddr>;
+
+    /// A request was refused before or instead of its decision (413, shutting down), and nothing is held for it.
+    fn refused(&self, refusal: &Refusal);
 }
 
 impl<H: Handler> Handler for Arc<H> {
@@ -30,6 +37,14 @@ impl<H: Handler> Handler for Arc<H> {
 
     fn decide(&self, inbound: Inbound) -> impl Future<Output = Result<(Verdict, H::Ticket), Refusal>> + Send {
         H::decide(self, inbound)
+    }
+
+    fn suppose(&self, inbound: &Inbound) -> Option<SocketAddr> {
+        H::suppose(self, inbound)
+    }
+
+    fn refused(&self, refusal: &Refusal) {
+        H::refused(self, refusal);
     }
 }
 
@@ -46,12 +61,13 @@ pub trait Ticket: Send + 'static {
 
     /// A part of the response's body has come, as the gateway cut it; `end` is true exactly once, with the last part (which
     /// can be empty). Gives what is sent on in its place. Nothing is lost by giving fewer bytes now and the rest with a
-    /// later part, as long as all of them are given when `end` is true.
+    /// later part, as long as all of them are given when `end` is true; but where [`ResponseHead::may_keep_back`] is false, what
+    /// isn't given at once may never be asked for.
     fn body(&mut self, part: Bytes, end: bool) -> Bytes;
 }
 
 /// Where to, and which edits.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Verdict {
     /// The endpoint to send the request to, then fallbacks in order. Several only where the gateway is known to read a
     /// list: some take it for an error. Empty is answered as [`Refusal::NoEndpoint`].
@@ -64,6 +80,8 @@ pub struct Verdict {
     /// A body to send in place of the one that came; `None` sends it on as it came, byte for byte. Not heeded where the
     /// gateway didn't show the body ([`Inbound::body`] is `None`).
     pub body: Option<Bytes>,
+    /// Scores to tell the gateway, by endpoint; none is the usual case.
+    pub scores: Vec<(SocketAddr, f64)>,
 }
 
 impl Verdict {
@@ -82,6 +100,11 @@ pub struct ResponseHead {
     pub headers: Headers,
     /// The endpoint that answered, where the gateway tells (Istio and agentgateway do).
     pub served: Option<SocketAddr>,
+    /// Why `served` is `None`.
+    pub untold: Option<Untold>,
     /// Whether the response ends here, without a body.
     pub end: bool,
+    /// Whether bytes of the body may be kept back for a later part. False where the gateway sends parts one by one and its
+    /// trailers, if there are some, carry no byte.
+    pub may_keep_back: bool,
 }

@@ -3,6 +3,8 @@
 //! In: the request's headers and body, and the metadata that stood beside them. Out: [`Inbound`]. The body is whole or not
 //! there at all, never a part of it.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use envoy_types::pb::envoy::config::core::v3::Metadata;
 use envoy_types::pb::google::protobuf::value::Kind;
@@ -24,13 +26,26 @@ pub struct Inbound {
     /// Path and query; empty if the gateway doesn't say.
     pub path: String,
     /// The whole body, at most [`crate::Limits::max_body`] bytes. `None` when there is none (a GET, an empty POST), and when
-    /// the gateway is set up not to show it before the decision.
+    /// it is unread.
     pub body: Option<Bytes>,
+    /// Why it is to be decided without the body that it has, or may have; `None` otherwise.
+    pub unread: Option<Unread>,
     /// The endpoints to choose from (`ip:port` or a bare `ip`), where the gateway says; `Some` of an empty list allows none.
     pub subset: Option<Vec<String>>,
     /// The client's or gateway's `x-request-id`, or one made here, which is then set on the request. Not unique: a client
     /// can choose it.
     pub request_id: String,
+}
+
+/// Why a request's body wasn't waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// The gateway is set up not to show it before the decision.
+    Hidden,
+    /// There is no memory left to hold it in ([`crate::BodyMemory`]).
+    Memory,
+    /// No more of it has come for too long.
+    Stalled,
 }
 
 /// The subset hint in this metadata. `None`: no word of it, so any endpoint will do.
@@ -64,11 +79,48 @@ pub(crate) fn merge(before: &mut Option<Vec<String>>, hint: Option<Vec<String>>)
     }
 }
 
-/// The endpoint that served, as told beside the response's headers. `None` when it isn't told or isn't an address.
-pub(crate) fn served(metadata: &Metadata) -> Option<std::net::SocketAddr> {
-    let value = metadata.filter_metadata.get(SERVED_NAMESPACE)?.fields.get(SERVED_KEY)?;
-    match &value.kind {
-        Some(Kind::StringValue(text)) => text.trim().parse().ok(),
-        _ => None,
+/// What stands beside the response's headers about the endpoint that served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Served {
+    By(SocketAddr),
+    /// Something that is no address.
+    Garbled,
+    Untold(Untold),
+}
+
+/// Why the endpoint that served isn't known: what was missing in the gateway's metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Untold {
+    /// The namespace `envoy.lb`.
+    Namespace,
+    /// The key `x-gateway-destination-endpoint-served` in it.
+    Endpoint,
+}
+
+impl Served {
+    pub(crate) fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::By(address) => Some(address),
+            Self::Garbled | Self::Untold(_) => None,
+        }
+    }
+
+    pub(crate) fn untold(self) -> Option<Untold> {
+        match self {
+            Self::By(_) => None,
+            Self::Garbled => Some(Untold::Endpoint),
+            Self::Untold(what) => Some(what),
+        }
+    }
+}
+
+/// The endpoint that served, as told beside the response's headers.
+pub(crate) fn served(metadata: &Metadata) -> Served {
+    let Some(namespace) = metadata.filter_metadata.get(SERVED_NAMESPACE) else {
+        return Served::Untold(Untold::Namespace);
+    };
+    match namespace.fields.get(SERVED_KEY).and_then(|value| value.kind.as_ref()) {
+        Some(Kind::StringValue(text)) => text.trim().parse().map_or(Served::Garbled, Served::By),
+        _ => Served::Untold(Untold::Endpoint),
     }
 }

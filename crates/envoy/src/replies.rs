@@ -5,10 +5,13 @@
 //! (`raw_value`) only, and replace what is there.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use envoy_types::pb::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use envoy_types::pb::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
+use envoy_types::pb::envoy::extensions::filters::http::ext_proc::v3::ProcessingMode;
+use envoy_types::pb::envoy::extensions::filters::http::ext_proc::v3::processing_mode::{BodySendMode, HeaderSendMode};
 use envoy_types::pb::envoy::service::ext_proc::v3::body_mutation::Mutation;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_response::Response;
 use envoy_types::pb::envoy::service::ext_proc::v3::{
@@ -25,6 +28,7 @@ use crate::Refusal;
 pub const LONGEST_PART: usize = 62_000;
 
 pub(crate) const DESTINATION: &str = "x-gateway-destination-endpoint";
+const SCORES: &str = "x-gateway-destination-endpoint-scores";
 const DESTINATION_NAMESPACE: &str = "envoy.lb";
 const DROPPED_REASON: &str = "x-llm-d-request-dropped-reason";
 
@@ -33,6 +37,7 @@ const DROPPED_REASON: &str = "x-llm-d-request-dropped-reason";
 pub struct Replies {
     queue: VecDeque<Reply>,
     metadata: Option<Struct>,
+    mode: Option<ProcessingMode>,
 }
 
 #[derive(Debug)]
@@ -70,9 +75,30 @@ impl Replies {
         }
     }
 
-    /// Puts the destination into the metadata of the first message.
-    pub(crate) fn name_destination(&mut self, destination: &str) {
-        self.metadata = Some(named(DESTINATION_NAMESPACE, Kind::StructValue(named(DESTINATION, text(destination)))));
+    /// Puts the destination, and the scores if there are some, into the metadata of the first message.
+    pub(crate) fn name_destination(&mut self, destination: &str, scores: &[(SocketAddr, f64)]) {
+        let mut inner = named(DESTINATION, text(destination));
+        if !scores.is_empty() {
+            let scores = scores
+                .iter()
+                .map(|(endpoint, score)| (endpoint.to_string(), Value { kind: Some(Kind::NumberValue(*score)) }));
+            let scores = Kind::StructValue(Struct { fields: scores.collect() });
+            inner.fields.insert(SCORES.to_owned(), Value { kind: Some(scores) });
+        }
+        self.metadata = Some(named(DESTINATION_NAMESPACE, Kind::StructValue(inner)));
+    }
+
+    /// Asks, with the first message, for the response's body part by part. Gateways heed it where they are set up to.
+    pub(crate) fn ask_to_stream_responses(&mut self, request_mode: i32) {
+        let shown = HeaderSendMode::Send.into();
+        self.mode = Some(ProcessingMode {
+            request_header_mode: shown,
+            response_header_mode: shown,
+            request_body_mode: request_mode,
+            response_body_mode: BodySendMode::Streamed.into(),
+            request_trailer_mode: shown,
+            response_trailer_mode: shown,
+        });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -102,6 +128,7 @@ impl Iterator for Replies {
         Some(ProcessingResponse {
             response: Some(response),
             dynamic_metadata: self.metadata.take(),
+            mode_override: self.mode.take(),
             ..ProcessingResponse::default()
         })
     }

@@ -55,6 +55,12 @@ fn in_words(note: Note) -> &'static str {
         Note::Busy => "no thread was free to tokenize: give --cpu-threads or more replicas",
         Note::TooLarge => "bodies are too large to look into",
         Note::OperatorLoadOnly => "the operator has switched to load alone",
+        Note::BodyHidden => {
+            "the gateway doesn't show bodies: set FULL_DUPLEX_STREAMED or BUFFERED in its ext_proc filter"
+        }
+        Note::NoBodyMemory => "bodies fill the memory they may have: give --max-body-memory or more replicas",
+        Note::BodyStalled => "bodies stop arriving, and their requests go on without being read",
+        Note::Deadline => "prompts take longer to read than --decide-timeout: give CPU or more replicas",
     }
 }
 

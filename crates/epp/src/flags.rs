@@ -150,6 +150,26 @@ pub(crate) struct Flags {
     /// Largest request body in bytes; larger ones are refused with 413. (Warmpath's own flag.)
     #[arg(long, value_name = "BYTES")]
     pub(crate) max_body_bytes: Option<usize>,
+    /// The most bytes that all bodies together may take up; at the bound requests are picked for by load and their bodies
+    /// pass through. Default 1 GiB, or a quarter of the memory there is if that is less. (Warmpath's own flag.)
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_body_memory: Option<usize>,
+    /// How long a request waits for more of its body before it is picked for by load. (Warmpath's own flag.)
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = config::parse_duration)]
+    pub(crate) body_stall: Duration,
+    /// How long reading a prompt may take before its request is picked for with what is known. (Warmpath's own flag.)
+    #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = config::parse_duration)]
+    pub(crate) decide_timeout: Duration,
+    /// How long the picker may give no sign of life before it turns not serving and ends its connections; six times as
+    /// long, and liveness fails too. (Warmpath's own flag.)
+    #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = config::parse_duration)]
+    pub(crate) stuck_after: Duration,
+    /// Tell the gateway every candidate's score in the metadata `x-gateway-destination-endpoint-scores`.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    pub(crate) emit_endpoint_scores: bool,
+    /// Heed the conformance tests' request header and answer theirs: clients choose endpoints then. (Warmpath's own flag.)
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    pub(crate) conformance_test_headers: bool,
     /// Threads for parsing, rendering and tokenizing; default one a core. (Warmpath's own flag.)
     #[arg(long, value_name = "N")]
     pub(crate) cpu_threads: Option<usize>,

@@ -1,6 +1,7 @@
 //! `epp`, the picker: flags serve, sub-commands are tools. Start reading at `pipeline.rs`.
 
 mod admin;
+mod certificate;
 mod complaints;
 mod cpu;
 mod endpoints_file;
@@ -9,9 +10,11 @@ mod flags;
 mod follow;
 mod load_only;
 mod logging;
+mod memory_limit;
 mod metrics;
 mod models;
 mod pipeline;
+mod progress;
 mod record_log;
 mod serve;
 mod settings;

@@ -10,6 +10,7 @@ mod picks;
 mod polls;
 mod registrar;
 mod requests;
+mod server;
 
 use std::fmt::Error;
 
@@ -22,6 +23,7 @@ pub(crate) use labels::{ModelLabel, ModelNames};
 pub(crate) use picks::{Foretold, PickMetrics};
 use registrar::Registrar;
 pub(crate) use requests::{Finished, RequestMetrics, Running};
+pub(crate) use server::ServerMetrics;
 
 /// Everything that is counted.
 #[derive(Debug)]

@@ -4,11 +4,12 @@
 //! steps there are and in what order, not how any is done. What goes wrong in understanding a request degrades the pick
 //! and is noted; refused is only what nobody can serve.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use blocks::Fingerprint;
-use envoy::{Handler, Inbound, Refusal, Verdict};
+use envoy::{Handler, Inbound, Refusal, Unread, Verdict};
 use fleet::{Fleet, View};
 use pick::{Note, Policy};
 use route::{Asked, Routed, Router, Unroutable};
@@ -18,11 +19,19 @@ use crate::cpu::{Cpu, NotRun, Weight};
 use crate::load_only::LoadOnly;
 use crate::metrics::{Metrics, ModelLabel, ModelNames};
 use crate::models::Models;
+use crate::progress::Progress;
 use crate::understand::{Arrived, Understood, understand};
 use crate::underway::{Beginning, Underway};
 
 /// Blocks from which on a prompt is scored and learned away from the runtime's threads: some 50 ns each.
 const LONG_PROMPT: u32 = 4096;
+
+/// Conformance tests say by it which endpoints may be chosen.
+const SELECTION: &str = "test-epp-endpoint-selection";
+/// What conformance tests' echo server is told to reflect.
+const ECHO: &str = "x-echo-set-header";
+/// Conformance tests read from it who served.
+pub(crate) const SERVED: &str = "x-conformance-test-served-endpoint";
 
 /// What every request goes through.
 #[derive(Debug)]
@@ -45,6 +54,12 @@ pub(crate) struct Pipeline {
     pub(crate) strict: bool,
     /// Whether the gateway's subset hint is heeded.
     pub(crate) heed_subset: bool,
+    /// How long a prompt may take to be read before its request goes on with what is known.
+    pub(crate) decide_within: Duration,
+    /// Whether the gateway is told every candidate's score.
+    pub(crate) tell_scores: bool,
+    /// Whether the conformance tests' headers are heeded.
+    pub(crate) conformance: bool,
     /// Whether each decision is logged.
     pub(crate) log_decisions: bool,
     /// What picks had to do without, said seldom.
@@ -62,15 +77,15 @@ impl Handler for Pipeline {
         let arrived = Instant::now();
         let mut understood = self.understand(&inbound).await;
         let model = self.names.label(understood.model.as_deref());
-        self.refuse_what_is_not_understood(&understood).inspect_err(|refusal| self.refused(&model, refusal))?;
+        self.refuse_what_is_not_understood(&understood).inspect_err(|refusal| self.count_refusal(&model, refusal))?;
         // Looked at anew: the fleet may have changed while the prompt was tokenized.
         let view = self.fleet.view();
         let routed = self
             .route(&inbound, &view, &mut understood, &model)
             .await
             .map_err(|why| Refusal::NoEndpoint(why.to_string().into()))
-            .inspect_err(|refusal| self.refused(&model, refusal))?;
-        let verdict = Verdict { destination: routed.destinations.clone(), ..Verdict::default() };
+            .inspect_err(|refusal| self.count_refusal(&model, refusal))?;
+        let verdict = self.verdict(&routed, &view);
         let beginning = Beginning {
             arrived,
             at: SystemTime::now(),
@@ -83,17 +98,34 @@ impl Handler for Pipeline {
         let underway = Underway::new(beginning, understood, routed, model, running, self);
         Ok((verdict, underway))
     }
+
+    fn suppose(&self, inbound: &Inbound) -> Option<SocketAddr> {
+        let allowed = self.allowed(inbound);
+        let asked = Asked { fingerprints: Vec::new().into(), allowed: allowed.as_deref() };
+        let routed = self.router.route(&self.fleet.view(), &asked, &self.policy, Instant::now(), &mut rand::rng());
+        // Its booking ends here: this is for the case that nothing comes, and then it is decided all the same.
+        routed.ok()?.destinations.first().copied()
+    }
+
+    fn refused(&self, refusal: &Refusal) {
+        self.count_refusal(&self.names.label(None), refusal);
+    }
 }
 
 impl Pipeline {
     /// Parse, encode, hash: on the CPU's threads, or not at all.
     async fn understand(&self, inbound: &Inbound) -> Understood {
+        if let Some(unread) = inbound.unread {
+            return Understood { notes: vec![why_unread(unread)], ..Understood::default() };
+        }
+        let progress = Progress::default();
         let arrived = Arrived {
             path: inbound.path.clone(),
             encoding: inbound.headers.text("content-encoding").map(str::to_owned),
             body: inbound.body.clone(),
             load_only: self.load_only.is_on(),
             tenant: self.tenant_header.as_ref().and_then(|name| inbound.headers.text(name)).map(str::to_owned),
+            progress: progress.clone(),
         };
         let Some(_) = arrived.body else {
             return understand(&arrived, &self.models, &[], SystemTime::now());
@@ -102,6 +134,7 @@ impl Pipeline {
         let (models, metrics) = (Arc::clone(&self.models), Arc::clone(&self.metrics));
         let weight = Weight::of(inbound.body.as_ref().map_or(0, |body| body.len()));
         let queued = Instant::now();
+        let _waiting = progress.waiting();
         let work = move || {
             metrics.picks.stage("queue", queued.elapsed());
             let started = Instant::now();
@@ -109,12 +142,43 @@ impl Pipeline {
             metrics.picks.stage("understand", started.elapsed());
             understood
         };
-        self.cpu.run(weight, work).await.unwrap_or_else(|why| {
-            if why == NotRun::Panicked {
-                tracing::error!(request_id = inbound.request_id, "understanding a request failed: it goes on by load");
+        match tokio::time::timeout(self.decide_within, self.cpu.run(weight, work)).await {
+            Ok(Ok(understood)) => understood,
+            Ok(Err(why)) => {
+                if why == NotRun::Panicked {
+                    tracing::error!(
+                        request_id = inbound.request_id,
+                        "understanding a request failed: it goes on by load"
+                    );
+                }
+                Understood { notes: vec![Note::Busy], ..Understood::default() }
             }
-            Understood { notes: vec![Note::Busy], ..Understood::default() }
-        })
+            Err(_) => so_far(&progress),
+        }
+    }
+
+    /// Where to, and what conformance tests and curious gateways are told beside it.
+    fn verdict(&self, routed: &Routed, view: &View) -> Verdict {
+        let mut verdict = Verdict { destination: routed.destinations.clone(), ..Verdict::default() };
+        if self.tell_scores {
+            let scored = routed.decision.ranked.iter();
+            verdict.scores = scored.filter_map(|r| Some((view.get(r.id)?.member.address, r.total))).collect();
+        }
+        if let Some(first) = verdict.destination.first().filter(|_| self.conformance) {
+            verdict.set_headers.push((ECHO.to_owned(), format!("{SERVED}:{first}").into_bytes()));
+        }
+        verdict
+    }
+
+    /// The endpoints to choose from, where somebody says that may: a conformance test before the gateway.
+    fn allowed(&self, inbound: &Inbound) -> Option<Vec<String>> {
+        let selected = inbound.headers.text(SELECTION).filter(|_| self.conformance);
+        match selected {
+            Some(list) => {
+                Some(list.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect())
+            }
+            None => inbound.subset.clone().filter(|_| self.heed_subset),
+        }
     }
 
     /// `--strict-requests`: what the engine would answer with 400 is answered here.
@@ -135,13 +199,13 @@ impl Pipeline {
     ) -> Result<Routed, Unroutable> {
         let started = Instant::now();
         let fingerprints: Arc<[Fingerprint]> = std::mem::take(&mut understood.fingerprints).into();
-        let allowed = inbound.subset.as_ref().filter(|_| self.heed_subset);
+        let allowed = self.allowed(inbound);
         let blocks: u32 = fingerprints.iter().map(Fingerprint::blocks).sum();
         let routed = if blocks < LONG_PROMPT {
-            let asked = Asked { fingerprints, allowed: allowed.map(Vec::as_slice) };
+            let asked = Asked { fingerprints, allowed: allowed.as_deref() };
             self.router.route(view, &asked, &self.policy, started, &mut rand::rng())
         } else {
-            self.route_aside(view, fingerprints, allowed.cloned(), started).await
+            self.route_aside(view, fingerprints, allowed, started).await
         };
         let took = started.elapsed();
         self.metrics.picks.stage("route", took);
@@ -186,7 +250,7 @@ impl Pipeline {
         }
     }
 
-    fn refused(&self, model: &ModelLabel, refusal: &Refusal) {
+    fn count_refusal(&self, model: &ModelLabel, refusal: &Refusal) {
         let code = match refusal {
             Refusal::BadRequest(_) | Refusal::TooLarge { .. } => "BadRequest",
             Refusal::Saturated(_) => "ResourceExhausted",
@@ -195,5 +259,50 @@ impl Pipeline {
         };
         self.metrics.requests.failed(model, code);
         tracing::info!(code, reason = %refusal, "a request was refused");
+    }
+}
+
+fn why_unread(unread: Unread) -> Note {
+    match unread {
+        Unread::Hidden => Note::BodyHidden,
+        Unread::Memory => Note::NoBodyMemory,
+        Unread::Stalled => Note::BodyStalled,
+    }
+}
+
+/// What is known when the time to decide is up.
+fn so_far(progress: &Progress) -> Understood {
+    let parsed = progress.known().unwrap_or_default();
+    Understood {
+        api: parsed.api,
+        model: parsed.model,
+        stream: parsed.stream,
+        notes: vec![Note::Deadline],
+        ..Understood::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Parsed;
+
+    #[test]
+    fn what_is_parsed_when_the_time_is_up_counts() {
+        let progress = Progress::default();
+        assert_eq!(so_far(&progress).notes, [Note::Deadline]);
+        progress.parsed(Parsed { api: "chat", model: Some("qwen3".to_owned()), stream: true });
+        let known = so_far(&progress);
+        assert_eq!((known.api, known.model.as_deref(), known.stream), ("chat", Some("qwen3"), true));
+        assert!(known.fingerprints.is_empty());
+    }
+
+    #[test]
+    fn work_is_given_up_with_whoever_waits() {
+        let progress = Progress::default();
+        let waiting = progress.waiting();
+        assert!(!progress.is_given_up());
+        drop(waiting);
+        assert!(progress.is_given_up());
     }
 }

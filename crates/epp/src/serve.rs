@@ -5,13 +5,12 @@
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use engine::{Dialects, Event, Pace, Scraper, Target};
-use envoy::{Health, Limits, Readiness, State, Tls};
+use envoy::{BodyMemory, Limits, Patience, Readiness, State, Watchdog};
 use fleet::{Fleet, Member};
 use route::{Assumed, Router};
 use tokio::net::TcpListener;
@@ -21,11 +20,11 @@ use crate::complaints::Complaints;
 use crate::cpu::Cpu;
 use crate::flags::Flags;
 use crate::load_only::LoadOnly;
-use crate::metrics::{FleetMetrics, Metrics, ModelNames};
+use crate::metrics::{FleetMetrics, Metrics, ModelNames, ServerMetrics};
 use crate::models::Models;
 use crate::pipeline::Pipeline;
 use crate::settings::Settings;
-use crate::{admin, endpoints_file, engines, metrics};
+use crate::{admin, certificate, endpoints_file, engines, memory_limit, metrics};
 
 /// The pool's name in metrics, where no InferencePool gives one.
 const POOL: &str = "default";
@@ -41,15 +40,17 @@ pub(crate) fn serve(flags: &Flags) -> anyhow::Result<()> {
     runtime.enable_all().build()?.block_on(run(flags, settings, watching))
 }
 
-async fn run(flags: &Flags, settings: Settings, watching: Vec<metrics::Watching>) -> anyhow::Result<()> {
+async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watching>) -> anyhow::Result<()> {
     let Settings { config, endpoints, file } = settings;
     let grpc = bind(flags.bind_address, flags.grpc_port).await?;
     let health_port = bind(flags.bind_address, flags.grpc_health_port).await?;
     let admin_port = bind(flags.bind_address, flags.metrics_port).await?;
     let (end, ended) = watch::channel(false);
     let readiness = Readiness::new();
-    let health = Health::new(readiness.clone());
-    let health_server = tokio::spawn(envoy::run_health(health_port, health.clone(), until(ended.clone())));
+    let watchdog = Watchdog::start(readiness.clone(), patience(flags))?;
+    let health_server = tokio::spawn(envoy::run_health(health_port, watchdog.clone(), until(ended.clone())));
+    let body_memory = BodyMemory::new(flags.max_body_memory.unwrap_or_else(memory_limit::for_bodies));
+    watching.push(Box::new(ServerMetrics { watchdog: watchdog.clone(), body_memory: body_memory.clone() }));
 
     let fleet = Arc::new(Fleet::new());
     fleet.replace(endpoints_file::read(&endpoints.0)?);
@@ -85,16 +86,25 @@ async fn run(flags: &Flags, settings: Settings, watching: Vec<metrics::Watching>
         load_only,
         strict: flags.strict_requests,
         heed_subset: !flags.disable_endpoint_subset_filter,
+        decide_within: flags.decide_timeout,
+        tell_scores: flags.emit_endpoint_scores,
+        conformance: flags.conformance_test_headers,
         log_decisions: flags.log_decisions,
         complaints: Complaints::default(),
         metrics,
     };
     let serving = envoy::Settings {
         limits: Limits { max_body: config.limits.max_body_bytes },
+        body_memory,
+        body_stall: flags.body_stall,
         drain: flags.drain_timeout,
         ..envoy::Settings::default()
     };
-    let tls = if flags.secure_serving { Some(tls(flags.cert_path.as_deref())?) } else { None };
+    let tls = if flags.secure_serving { Some(certificate::read(flags.cert_path.as_deref())?) } else { None };
+    let _shower = tls
+        .clone()
+        .zip(flags.cert_path.clone())
+        .map(|(tls, directory)| Task(tokio::spawn(certificate::follow(directory, tls))));
     tracing::info!(
         address = %grpc.local_addr()?, tls = tls.is_some(), endpoints = fleet.view().endpoints().len(), "serving ext_proc"
     );
@@ -106,7 +116,7 @@ async fn run(flags: &Flags, settings: Settings, watching: Vec<metrics::Watching>
         draining.set(State::Draining);
     };
     readiness.set(State::Ready);
-    let served = envoy::run(grpc, tls, pipeline, health, serving, shutdown).await;
+    let served = envoy::run(grpc, tls, pipeline, watchdog, serving, shutdown).await;
     // Probes and the last scrape are answered until the streams are gone.
     end.send_replace(true);
     let _ = tokio::join!(health_server, admin_server);
@@ -128,13 +138,9 @@ async fn bind(address: Option<IpAddr>, port: u16) -> anyhow::Result<TcpListener>
     listener.with_context(|| format!("port {port}"))
 }
 
-fn tls(directory: Option<&Path>) -> anyhow::Result<Tls> {
-    let Some(directory) = directory else { return Ok(Tls::self_signed()?) };
-    let read = |name: &str| {
-        let path = directory.join(name);
-        std::fs::read(&path).with_context(|| path.display().to_string())
-    };
-    Ok(Tls::from_pem(&read("tls.crt")?, &read("tls.key")?)?)
+/// Liveness fails later than readiness: a restart is the last thing to try.
+fn patience(flags: &Flags) -> Patience {
+    Patience { stuck_after: flags.stuck_after, dead_after: flags.stuck_after * 6 }
 }
 
 fn cores() -> usize {

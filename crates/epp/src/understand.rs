@@ -15,6 +15,7 @@ use request::NotUnderstood;
 use tokens::{Context, EncodeError, Encoded, Tokenizer};
 
 use crate::models::Models;
+use crate::progress::{Parsed, Progress};
 
 /// A request as it came.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Arrived {
     pub(crate) load_only: bool,
     /// The tenant, from the header that the operator trusts.
     pub(crate) tenant: Option<String>,
+    /// What is told meanwhile, and whether anyone still waits.
+    pub(crate) progress: Progress,
 }
 
 /// What routing needs of a request.
@@ -105,6 +108,7 @@ impl Understood {
         self.api = request.api.as_str();
         self.stream = request.stream;
         self.model = request.model.as_deref().map(str::to_owned);
+        arrived.progress.parsed(Parsed { api: self.api, model: self.model.clone(), stream: self.stream });
         if arrived.load_only {
             self.notes.push(Note::OperatorLoadOnly);
             return;
@@ -114,10 +118,16 @@ impl Understood {
             return;
         }
         seed.tenant = arrived.tenant.as_deref().unwrap_or_default();
+        if arrived.progress.is_given_up() {
+            return;
+        }
         let tokenized = match Tokenized::of(request, &tokenizer, seed, now) {
             Ok(tokenized) => tokenized,
             Err(why) => return self.not_encoded(&why),
         };
+        if arrived.progress.is_given_up() {
+            return;
+        }
         let encoded = &tokenized.encoded;
         if encoded.estimated {
             self.notes.push(Note::Estimated);

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use envoy::{ResponseHead, Ticket};
+use envoy::{ResponseHead, Ticket, Untold};
 use fleet::View;
 use request::{Answer, Seen, Usage};
 use route::{Routed, Served};
 
 use crate::metrics::{Finished, Foretold, Metrics, ModelLabel, ModelNames, Running};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, SERVED};
 use crate::understand::Understood;
 
 /// How a request began.
@@ -48,6 +48,7 @@ pub(crate) struct Underway {
     answer: Option<Answer>,
     response_bytes: usize,
     log: bool,
+    conformance: bool,
     names: Arc<ModelNames>,
     metrics: Arc<Metrics>,
     _running: Running,
@@ -77,6 +78,7 @@ impl Underway {
             answer: None,
             response_bytes: 0,
             log: pipeline.log_decisions,
+            conformance: pipeline.conformance,
             names: Arc::clone(&pipeline.names),
             metrics: Arc::clone(&pipeline.metrics),
             _running: running,
@@ -140,7 +142,7 @@ impl Ticket for Underway {
         if head.end {
             self.over();
         }
-        Vec::new()
+        if self.conformance { vec![(SERVED.to_owned(), who_served(head).into_bytes())] } else { Vec::new() }
     }
 
     fn body(&mut self, part: Bytes, end: bool) -> Bytes {
@@ -153,6 +155,15 @@ impl Ticket for Underway {
             self.over();
         }
         part
+    }
+}
+
+/// As conformance tests want it told.
+fn who_served(head: &ResponseHead) -> String {
+    match (head.served, head.untold) {
+        (Some(served), _) => served.to_string(),
+        (None, Some(Untold::Endpoint)) => "fail: missing destination endpoint served metadata".to_owned(),
+        (None, Some(Untold::Namespace) | None) => "fail: missing envoy lb metadata".to_owned(),
     }
 }
 
@@ -185,5 +196,21 @@ impl Drop for Underway {
         if self.log {
             crate::record_log::print(self);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conformance_tests_are_told_who_served_or_what_was_missing() {
+        let told = |served: Option<&str>, untold| {
+            let served = served.map(|address| address.parse().expect("an address"));
+            who_served(&ResponseHead { served, untold, ..ResponseHead::default() })
+        };
+        assert_eq!(told(Some("10.0.0.1:3000"), None), "10.0.0.1:3000");
+        assert_eq!(told(None, Some(Untold::Namespace)), "fail: missing envoy lb metadata");
+        assert_eq!(told(None, Some(Untold::Endpoint)), "fail: missing destination endpoint served metadata");
     }
 }

@@ -106,11 +106,19 @@ pub enum Note {
     TooLarge,
     /// The operator has switched to choosing by load only.
     OperatorLoadOnly,
+    /// The gateway is set up not to show the body before the decision.
+    BodyHidden,
+    /// There was no memory left to hold the body in.
+    NoBodyMemory,
+    /// The body stopped arriving.
+    BodyStalled,
+    /// The time to decide was up before the prompt was encoded.
+    Deadline,
 }
 
 impl Note {
     /// All of them.
-    pub const ALL: [Note; 14] = [
+    pub const ALL: [Note; 18] = [
         Note::AllSetAside,
         Note::StaleLoad,
         Note::LoadUnknown,
@@ -125,6 +133,10 @@ impl Note {
         Note::Busy,
         Note::TooLarge,
         Note::OperatorLoadOnly,
+        Note::BodyHidden,
+        Note::NoBodyMemory,
+        Note::BodyStalled,
+        Note::Deadline,
     ];
 
     /// Its name in logs, metrics and records.
@@ -144,6 +156,10 @@ impl Note {
             Note::Busy => "busy",
             Note::TooLarge => "too_large",
             Note::OperatorLoadOnly => "operator_load_only",
+            Note::BodyHidden => "body_hidden",
+            Note::NoBodyMemory => "no_body_memory",
+            Note::BodyStalled => "body_stalled",
+            Note::Deadline => "deadline",
         }
     }
 

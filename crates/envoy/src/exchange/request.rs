@@ -1,7 +1,8 @@
 //! The request's side of an exchange: its parts until it can be decided, then the answers to them.
 //!
 //! In: headers, body parts, trailers, and a verdict. Out: steps. Nothing is answered twice, and what came is never looked
-//! into, beyond the few headers that are the protocol's own.
+//! into, beyond the few headers that are the protocol's own. A body that can't be held, or that stops coming, doesn't hold up
+//! its request: that is decided without it, and the body goes through part by part.
 
 use std::net::SocketAddr;
 
@@ -9,11 +10,12 @@ use bytes::Bytes;
 use envoy_types::pb::envoy::service::ext_proc::v3::{HttpBody, HttpHeaders};
 
 use super::{Limits, Mode, Step};
+use crate::memory::{Body, BodyMemory};
 use crate::replies::{DESTINATION, Edits, Side, trailers};
-use crate::{Headers, Inbound, Refusal, Replies, Verdict, inbound};
+use crate::{Headers, Inbound, Refusal, Replies, Unread, Verdict, inbound};
 
 /// Headers by which a picker steers the gateway, the engine or the engine's sidecar. From a client they are removed.
-const STEERING: [&str; 8] = [
+const STEERING: [&str; 9] = [
     DESTINATION,
     "x-gateway-destination-endpoint-subset",
     "x-gateway-destination-endpoint-served",
@@ -22,6 +24,7 @@ const STEERING: [&str; 8] = [
     "x-encoder-hosts-ports",
     "x-data-parallel-host-port",
     "x-kv-cache-source-host-port",
+    "test-epp-endpoint-selection",
 ];
 const REQUEST_ID: &str = "x-request-id";
 const CONTENT_LENGTH: &str = "content-length";
@@ -42,9 +45,15 @@ pub(super) struct RequestSide {
     /// Steering headers that the client sent.
     steering: Vec<String>,
     subset: Option<Vec<String>>,
-    body: Vec<u8>,
-    /// The body that was handed out, to be sent back.
+    body: Body,
+    /// The body that was handed out or that was held when it was given up, to be sent back.
     whole: Bytes,
+    /// Parts that came after that, of a body which isn't waited for.
+    later: Vec<Bytes>,
+    /// Why its body isn't waited for.
+    unread: Option<Unread>,
+    /// Where a gateway was told to send it before anything of its body was seen.
+    supposed: Option<SocketAddr>,
     /// Messages that await their answers, in order.
     owed: Vec<Owed>,
     /// Whether the last of it has come: no part of it may follow.
@@ -55,10 +64,14 @@ pub(super) struct RequestSide {
 enum Stage {
     /// Parts are kept until the request can be decided.
     Collecting,
+    /// The gateway awaits an answer to the headers before the body, and the body may never come.
+    Supposing,
     Deciding,
     /// Answered; what still comes is waved through.
     Passing,
-    /// Nothing more is answered.
+    /// Answered, to its end.
+    Answered,
+    /// Given up: nothing of it is answered.
     Done,
 }
 
@@ -70,7 +83,7 @@ enum Owed {
 }
 
 impl RequestSide {
-    pub(super) fn new(limits: Limits, spare_id: String) -> Self {
+    pub(super) fn new(limits: Limits, memory: BodyMemory, spare_id: String) -> Self {
         Self {
             mode: Mode::FullDuplex,
             limits,
@@ -81,8 +94,11 @@ impl RequestSide {
             lacks_id: true,
             steering: Vec::new(),
             subset: None,
-            body: Vec::new(),
+            body: Body::new(memory),
             whole: Bytes::new(),
+            later: Vec::new(),
+            unread: None,
+            supposed: None,
             owed: Vec::new(),
             ended: false,
         }
@@ -93,15 +109,36 @@ impl RequestSide {
     }
 
     pub(super) fn is_unanswered(&self) -> bool {
-        matches!(self.stage, Stage::Collecting | Stage::Deciding)
+        matches!(self.stage, Stage::Collecting | Stage::Supposing | Stage::Deciding)
+    }
+
+    /// Whether it is answered and the gateway holds every byte of it that is still to go.
+    pub(super) fn is_answered(&self) -> bool {
+        self.stage == Stage::Answered || (self.stage == Stage::Passing && self.mode != Mode::FullDuplex)
+    }
+
+    /// Whether it is answered and more of its body is still to be sent on.
+    pub(super) fn is_passing(&self) -> bool {
+        self.stage == Stage::Passing && self.mode == Mode::FullDuplex
+    }
+
+    /// Whether it waits for more of its body while its gateway has no timer for that.
+    pub(super) fn is_collecting(&self) -> bool {
+        self.stage == Stage::Collecting && self.begun && self.mode == Mode::FullDuplex
+    }
+
+    /// Whether it is being decided with parts of its body still to come, which would only pile up.
+    pub(super) fn holds_back(&self) -> bool {
+        self.stage == Stage::Deciding && !self.ended && self.mode == Mode::FullDuplex
     }
 
     /// Answers nothing from here on, if it isn't decided yet, and lets go of the body.
     pub(super) fn give_up(&mut self) {
         if self.is_unanswered() {
             self.stage = Stage::Done;
-            self.body = Vec::new();
+            self.body.take();
             self.whole = Bytes::new();
+            self.later = Vec::new();
         }
     }
 
@@ -118,15 +155,51 @@ impl RequestSide {
         self.steering =
             STEERING.iter().filter(|name| self.headers.get(name).is_some()).map(|name| (*name).to_owned()).collect();
         self.ended = message.end_of_stream;
-        let collects = !self.ended && matches!(self.mode, Mode::FullDuplex | Mode::Buffered);
-        if collects && self.claimed() > self.limits.max_body {
+        if self.ended || matches!(self.mode, Mode::Hidden | Mode::Partwise) {
+            self.owed.push(Owed::Headers);
+            self.unread = (!self.ended).then_some(Unread::Hidden);
+            return Ok(self.hand_out());
+        }
+        self.expect_a_body()
+    }
+
+    fn expect_a_body(&mut self) -> Result<Step, Refusal> {
+        let claimed = self.claimed();
+        if claimed > self.limits.max_body {
             return Err(Refusal::TooLarge { limit: self.limits.max_body });
         }
-        if collects && self.mode == Mode::Buffered {
+        if !self.body.has_room(claimed.clamp(1, BELIEVED)) {
+            self.owed.push(Owed::Headers);
+            return Ok(self.hand_out_unread(Unread::Memory));
+        }
+        if self.mode == Mode::FullDuplex {
+            self.owed.push(Owed::Headers);
+            return Ok(Step::Wait);
+        }
+        if claimed > 0 {
             return Ok(Step::Send(Replies::one(Edits::default().headers(Side::Request))));
         }
-        self.owed.push(Owed::Headers);
-        Ok(if collects { Step::Wait } else { self.hand_out() })
+        // Trailers may come and no body: then this answer is the last one that can name a destination in a header.
+        self.stage = Stage::Supposing;
+        Ok(Step::Suppose(self.inbound(self.headers.clone(), self.subset.clone())))
+    }
+
+    /// Where it would go if nothing more of it came.
+    pub(super) fn suppose(&mut self, supposed: Option<SocketAddr>) -> Step {
+        if self.stage != Stage::Supposing {
+            return Step::Wait;
+        }
+        self.stage = Stage::Collecting;
+        self.supposed = supposed;
+        let Some(supposed) = supposed else {
+            return Step::Send(Replies::one(Edits::default().headers(Side::Request)));
+        };
+        let destination = supposed.to_string();
+        let mut replies = Replies::default();
+        replies.name_destination(&destination, &[]);
+        let set = vec![(DESTINATION.to_owned(), destination.into_bytes())];
+        replies.push(Edits { set, reroute: true, ..Edits::default() }.headers(Side::Request));
+        Step::Send(replies)
     }
 
     pub(super) fn body(&mut self, message: HttpBody) -> Result<Step, Refusal> {
@@ -135,18 +208,33 @@ impl RequestSide {
         }
         self.begun = true;
         match self.stage {
-            Stage::Collecting => self.collect(message),
+            Stage::Collecting | Stage::Supposing => self.collect(message),
             Stage::Deciding => {
-                self.owed.push(Owed::Body);
                 self.ended = message.end_of_stream;
+                if self.mode != Mode::FullDuplex {
+                    self.owed.push(Owed::Body);
+                } else {
+                    self.owe_a_body();
+                    self.later.push(message.body.into());
+                }
                 Ok(Step::Wait)
             }
-            Stage::Passing => {
-                self.end_if(message.end_of_stream);
-                Ok(Step::Send(Replies::one(Edits::default().body(Side::Request))))
-            }
-            Stage::Done => Ok(Step::Wait),
+            Stage::Passing => Ok(self.pass(message).into()),
+            Stage::Answered | Stage::Done => Ok(Step::Wait),
         }
+    }
+
+    fn pass(&mut self, message: HttpBody) -> Replies {
+        if message.end_of_stream {
+            self.ended = true;
+            self.stage = Stage::Answered;
+        }
+        if self.mode != Mode::FullDuplex {
+            return Replies::one(Edits::default().body(Side::Request));
+        }
+        let mut replies = Replies::default();
+        replies.cut(Side::Request, message.body.into(), message.end_of_stream);
+        replies
     }
 
     pub(super) fn trailers(&mut self) -> Step {
@@ -155,7 +243,7 @@ impl RequestSide {
         }
         (self.begun, self.ended) = (true, true);
         match self.stage {
-            Stage::Collecting => {
+            Stage::Collecting | Stage::Supposing => {
                 self.owed.push(Owed::Trailers);
                 self.hand_out()
             }
@@ -164,38 +252,42 @@ impl RequestSide {
                 Step::Wait
             }
             Stage::Passing => {
-                self.stage = Stage::Done;
+                self.stage = Stage::Answered;
                 Step::Send(Replies::one(trailers(Side::Request)))
             }
-            Stage::Done => Step::Wait,
+            Stage::Answered | Stage::Done => Step::Wait,
         }
+    }
+
+    /// No more of the body has come for too long.
+    pub(super) fn stalled(&mut self) -> Step {
+        if self.is_collecting() { self.hand_out_unread(Unread::Stalled) } else { Step::Wait }
     }
 
     fn collect(&mut self, message: HttpBody) -> Result<Step, Refusal> {
-        let held = self.body.len() + message.body.len();
-        if held > self.limits.max_body {
+        if self.body.len() + message.body.len() > self.limits.max_body {
             return Err(Refusal::TooLarge { limit: self.limits.max_body });
         }
-        if !self.owed.contains(&Owed::Body) {
-            self.owed.push(Owed::Body);
-        }
-        self.keep(message.body);
+        self.owe_a_body();
         self.ended = message.end_of_stream;
+        if self.mode == Mode::Partwise {
+            self.unread = Some(Unread::Hidden);
+            return Ok(self.hand_out());
+        }
+        let expected = self.claimed().min(BELIEVED);
+        if let Err(part) = self.body.add(message.body, expected) {
+            if self.mode == Mode::FullDuplex {
+                self.later.push(part.into());
+            }
+            return Ok(self.hand_out_unread(Unread::Memory));
+        }
         Ok(if self.ended || self.mode != Mode::FullDuplex { self.hand_out() } else { Step::Wait })
     }
 
-    /// The first part is kept as it came; a body of one part is never copied.
-    fn keep(&mut self, part: Vec<u8>) {
-        if self.mode == Mode::Partwise {
-            return;
+    fn owe_a_body(&mut self) {
+        if !self.owed.contains(&Owed::Body) {
+            self.owed.push(Owed::Body);
         }
-        if self.body.is_empty() {
-            self.body = part;
-            return;
-        }
-        let expected = self.claimed().min(BELIEVED).saturating_sub(self.body.len());
-        self.body.reserve(part.len().max(expected));
-        self.body.extend_from_slice(&part);
     }
 
     /// How long the body is to be, in its client's words.
@@ -203,34 +295,56 @@ impl RequestSide {
         self.headers.text(CONTENT_LENGTH).and_then(|length| length.trim().parse().ok()).unwrap_or(0)
     }
 
+    /// To be decided without its body. What of it came is sent back if the gateway has kept none.
+    fn hand_out_unread(&mut self, unread: Unread) -> Step {
+        self.unread = Some(unread);
+        self.hand_out()
+    }
+
     fn hand_out(&mut self) -> Step {
         self.stage = Stage::Deciding;
-        self.whole = std::mem::take(&mut self.body).into();
+        self.whole = self.body.take();
+        if self.mode != Mode::FullDuplex && self.unread.is_some() {
+            self.whole = Bytes::new();
+        }
         let headers = std::mem::take(&mut self.headers);
+        let subset = match self.supposed.filter(|_| !self.owed.contains(&Owed::Body)) {
+            Some(supposed) => Some(vec![supposed.to_string()]),
+            None => self.subset.take(),
+        };
+        Step::Decide(self.inbound(headers, subset))
+    }
+
+    fn inbound(&self, headers: Headers, subset: Option<Vec<String>>) -> Inbound {
         let text = |name| headers.text(name).unwrap_or_default().to_owned();
-        Step::Decide(Inbound {
+        Inbound {
             method: text(":method"),
             path: text(":path"),
             request_id: if self.lacks_id { self.spare_id.clone() } else { text(REQUEST_ID) },
-            body: (!self.whole.is_empty()).then(|| self.whole.clone()),
-            subset: self.subset.take(),
+            body: (self.unread.is_none() && !self.whole.is_empty()).then(|| self.whole.clone()),
+            unread: self.unread,
+            subset,
             headers,
-        })
+        }
     }
 
-    pub(super) fn answer(&mut self, verdict: Verdict) -> Replies {
+    pub(super) fn answer(&mut self, mut verdict: Verdict) -> Replies {
         let whole = std::mem::take(&mut self.whole);
+        if let Some(supposed) = self.supposed.filter(|_| !self.owed.contains(&Owed::Body)) {
+            // It stands in a header that can't be changed any more, and the metadata must say the same.
+            verdict.destination = vec![supposed];
+        }
         let destination = join(&verdict.destination);
-        let changed = verdict.body.clone().filter(|_| !whole.is_empty());
+        let changed = verdict.body.clone().filter(|_| self.unread.is_none() && !whole.is_empty());
         let mut replies = Replies::default();
-        replies.name_destination(&destination);
+        replies.name_destination(&destination, &verdict.scores);
         let edits = self.edits(verdict, destination, changed.as_ref());
         if self.mode == Mode::FullDuplex {
             self.answer_streamed(&mut replies, edits, changed.unwrap_or(whole));
         } else {
             self.answer_each(&mut replies, Edits { body: changed, ..edits });
         }
-        self.stage = if self.ended { Stage::Done } else { Stage::Passing };
+        self.stage = if self.ended { Stage::Answered } else { Stage::Passing };
         replies
     }
 
@@ -242,7 +356,12 @@ impl RequestSide {
         }
         let trailed = owed.contains(&Owed::Trailers);
         if owed.contains(&Owed::Body) {
-            replies.cut(Side::Request, body, !trailed);
+            let mut parts = vec![body];
+            parts.append(&mut self.later);
+            let last = parts.len() - 1;
+            for (at, part) in parts.into_iter().enumerate() {
+                replies.cut(Side::Request, part, at == last && self.ended && !trailed);
+            }
         }
         if trailed {
             replies.push(trailers(Side::Request));
@@ -285,13 +404,6 @@ impl RequestSide {
             }
         }
         Edits { set, remove, body: None, reroute: true }
-    }
-
-    fn end_if(&mut self, end: bool) {
-        if end {
-            self.ended = true;
-            self.stage = Stage::Done;
-        }
     }
 }
 

@@ -1,20 +1,28 @@
 //! The response's side of an exchange: every part goes through the ticket and on, at once.
 //!
 //! In: headers, body parts, trailers. Out: their answers. Nothing is kept back here, and where the ticket gives back what
-//! it got, nothing is copied.
-
-use std::net::SocketAddr;
+//! it got, nothing is copied. A gateway that buffers responses is asked to stream one of events; whether it does or not, each
+//! message gets the one answer it waits for.
 
 use bytes::Bytes;
 use envoy_types::pb::envoy::service::ext_proc::v3::{HttpBody, HttpHeaders};
 
 use super::Mode;
+use crate::inbound::Served;
 use crate::replies::{Edits, Side, trailers};
 use crate::{Headers, Replies, ResponseHead, Ticket};
+
+const CONTENT_LENGTH: &str = "content-length";
 
 #[derive(Debug)]
 pub(super) struct ResponseSide<T> {
     pub(super) mode: Mode,
+    /// How request bodies are sent, as it stands on the wire: an answer that asks for another mode names all of them.
+    pub(super) request_mode: i32,
+    /// Whether the gateway may be asked for another mode.
+    pub(super) may_ask: bool,
+    /// Whether a changed body needs its length told.
+    sized: bool,
     /// Held until the response's end.
     ticket: Option<T>,
     /// Something of it has come: its head can't follow.
@@ -25,7 +33,15 @@ pub(super) struct ResponseSide<T> {
 
 impl<T: Ticket> ResponseSide<T> {
     pub(super) fn new() -> Self {
-        Self { mode: Mode::FullDuplex, ticket: None, begun: false, ended: false }
+        Self {
+            mode: Mode::FullDuplex,
+            request_mode: 0,
+            may_ask: false,
+            sized: true,
+            ticket: None,
+            begun: false,
+            ended: false,
+        }
     }
 
     pub(super) fn hold(&mut self, ticket: T) {
@@ -37,16 +53,34 @@ impl<T: Ticket> ResponseSide<T> {
         self.ticket = None;
     }
 
-    pub(super) fn headers(&mut self, message: HttpHeaders, served: Option<SocketAddr>) -> Replies {
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.begun && !self.ended
+    }
+
+    pub(super) fn headers(&mut self, message: HttpHeaders, served: Served) -> Replies {
         if self.ended || std::mem::replace(&mut self.begun, true) {
             return Replies::default();
         }
         let headers: Headers = message.headers.unwrap_or_default().into();
+        let asks = self.may_ask && !message.end_of_stream && headers.text("content-type").is_some_and(is_events);
+        if asks {
+            (self.mode, self.sized) = (Mode::Partwise, headers.get(CONTENT_LENGTH).is_some());
+        }
         let status = headers.text(":status").or_else(|| headers.text("status"));
         let head = ResponseHead {
             status: status.and_then(|status| status.parse().ok()).unwrap_or(0),
-            served,
+            served: served.address(),
+            untold: served.untold(),
             end: message.end_of_stream,
+            may_keep_back: self.mode != Mode::Partwise,
             headers,
         };
         let set = self.ticket.as_mut().map(|ticket| ticket.head(&head)).unwrap_or_default();
@@ -54,7 +88,11 @@ impl<T: Ticket> ResponseSide<T> {
         if head.end {
             self.finish();
         }
-        Replies::one(Edits { set, ..Edits::default() }.headers(Side::Response))
+        let mut replies = Replies::one(Edits { set, ..Edits::default() }.headers(Side::Response));
+        if asks {
+            replies.ask_to_stream_responses(self.request_mode);
+        }
+        replies
     }
 
     pub(super) fn body(&mut self, message: HttpBody) -> Replies {
@@ -74,13 +112,14 @@ impl<T: Ticket> ResponseSide<T> {
             Mode::Buffered => {
                 let was = part.clone();
                 let now = self.through(part, true);
-                let edits = replace(&was, now);
-                Replies::one(sized(edits).body(Side::Response))
+                Replies::one(sized(replace(&was, now)).body(Side::Response))
             }
             Mode::Partwise | Mode::Hidden => {
                 let was = part.clone();
-                let now = self.through(part, end);
-                Replies::one(replace(&was, now).body(Side::Response))
+                let edits = replace(&was, self.through(part, end));
+                // Where it was asked to stream and buffers all the same.
+                let edits = if self.may_ask && self.sized { sized(edits) } else { edits };
+                Replies::one(edits.body(Side::Response))
             }
         }
     }
@@ -116,10 +155,14 @@ fn replace(was: &Bytes, now: Bytes) -> Edits {
     Edits { body: (!same).then_some(now), ..Edits::default() }
 }
 
+fn is_events(content_type: &str) -> bool {
+    content_type.trim_start().get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case("text/event-stream"))
+}
+
 /// A gateway that holds the headers back checks them against the body's length.
 fn sized(mut edits: Edits) -> Edits {
     if let Some(body) = &edits.body {
-        edits.set.push(("content-length".to_owned(), body.len().to_string().into_bytes()));
+        edits.set.push((CONTENT_LENGTH.to_owned(), body.len().to_string().into_bytes()));
     }
     edits
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use envoy::{Exchange, Headers, Inbound, Limits, Step, Verdict};
+use envoy::{BodyMemory, Exchange, Headers, Inbound, Limits, Step, Verdict};
 use envoy_types::pb::envoy::config::core::v3::{HeaderMap, HeaderValue};
 use envoy_types::pb::envoy::service::ext_proc::v3::body_mutation::Mutation;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
@@ -28,12 +28,15 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new() -> Self {
-        let exchange = Exchange::new(Limits::default(), "spare".to_owned());
+        let exchange = Exchange::new(Limits::default(), BodyMemory::new(usize::MAX), "spare".to_owned());
         Self { exchange, log: Arc::default(), decided: Vec::new(), replies: Vec::new() }
     }
 
     pub(crate) fn receive(&mut self, message: ProcessingRequest) {
         let mut step = self.exchange.receive(message);
+        if let Step::Suppose(_) = step {
+            step = self.exchange.supposed(Some(ENDPOINT.parse().unwrap()));
+        }
         if let Step::Decide(inbound) = step {
             self.decided.push(inbound);
             let ticket = Witness::new(&self.log, Rewrite::Nothing);

@@ -1,11 +1,11 @@
 //! The state machine, promise by promise.
 
-use envoy::Limits;
+use envoy::{BodyMemory, Limits};
 use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingRequest;
 
 use crate::cases::Stream;
 use crate::gateway::{self, Beside};
-use crate::script::{Rewrite, check, check_with};
+use crate::script::{Rewrite, check, check_with, check_within};
 
 #[test]
 fn headers_alone_are_answered_at_once_and_without_a_body() {
@@ -181,7 +181,7 @@ fn a_buffering_gateway_may_have_no_body_or_trailers() {
     );
     check(
         "> mode buffered buffered
-         > headers POST /p x-request-id=r
+         > headers POST /p x-request-id=r content-length=5
          < headers
          > body hello
          < decide POST /p body=hello id=r
@@ -190,9 +190,42 @@ fn a_buffering_gateway_may_have_no_body_or_trailers() {
          > trailers
          < trailers",
     );
+}
+
+#[test]
+fn a_buffering_gateway_that_may_get_no_body_is_told_a_destination_in_time_for_a_header() {
+    // It went by: the destination of the headers' answer counts, and is the only one that may be decided on.
+    check(
+        "> mode buffered buffered
+         > subset 10.0.0.1:8000,10.0.0.2:8000
+         > headers POST /p x-request-id=r
+         < suppose POST /p
+         > supposed 10.0.0.2:8000
+         < headers dest=10.0.0.2:8000 reroute
+         > trailers
+         < decide POST /p body=none subset=[10.0.0.2:8000] id=r
+         > decided 10.0.0.1:8000
+         < trailers metadata-dest=10.0.0.2:8000",
+    );
+    // The body came: it is decided as ever.
+    check(
+        "> mode buffered buffered
+         > subset 10.0.0.1:8000,10.0.0.2:8000
+         > headers POST /p x-request-id=r
+         < suppose POST /p
+         > supposed 10.0.0.2:8000
+         < headers dest=10.0.0.2:8000 reroute
+         > body hello end
+         < decide POST /p body=hello subset=[10.0.0.1:8000,10.0.0.2:8000] id=r
+         > decided 10.0.0.1:8000
+         < body dest=10.0.0.1:8000 reroute",
+    );
+    // Nobody was there at the headers.
     check(
         "> mode buffered buffered
          > headers POST /p x-request-id=r
+         < suppose POST /p
+         > supposed -
          < headers
          > trailers
          < decide POST /p body=none id=r
@@ -206,7 +239,7 @@ fn a_gateway_that_hides_bodies_is_answered_on_the_headers() {
     check(
         "> mode none none
          > headers POST /p x-request-id=r
-         < decide POST /p body=none id=r
+         < decide POST /p body=hidden id=r
          > decided 10.0.0.1:8000
          < headers dest=10.0.0.1:8000 reroute
          > response 200
@@ -223,7 +256,7 @@ fn streamed_and_partly_buffered_bodies_neither_stall_nor_are_decided_on() {
         check(&format!(
             "> mode {mode} {mode}
              > headers POST /p x-request-id=r
-             < decide POST /p body=none id=r
+             < decide POST /p body=hidden id=r
              > decided 10.0.0.1:8000 body ignored
              < headers dest=10.0.0.1:8000 reroute
              > body one
@@ -232,7 +265,7 @@ fn streamed_and_partly_buffered_bodies_neither_stall_nor_are_decided_on() {
              < body
              > response 200
              < response
-             = head 200
+             = head 200 keep-nothing
              > chunk one
              < chunk
              = part one
@@ -249,7 +282,7 @@ fn parts_that_come_before_the_decision_are_answered_after_it() {
     check(
         "> mode streamed streamed
          > headers POST /p x-request-id=r
-         < decide POST /p body=none id=r
+         < decide POST /p body=hidden id=r
          > body one
          > body two
          > trailers
@@ -405,7 +438,8 @@ fn the_served_endpoint_reaches_the_ticket_and_what_it_sets_the_client() {
          > served nonsense
          > response 200
          < response
-         = head 200",
+         = head 200
+         = no endpoint told",
     );
 }
 
@@ -504,6 +538,7 @@ fn a_verdict_without_a_destination_is_no_endpoint_and_never_an_empty_answer() {
          < decide POST /p body=none id=r
          > decided -
          < immediate 503 +content-type=application/json +x-llm-d-request-dropped-reason=rejected-no-endpoints
+         < told no_endpoint
          < close
          = dropped",
     );
@@ -519,6 +554,7 @@ fn a_body_over_the_limit_is_refused_as_soon_as_it_is_over() {
          > body 8B
          > body x
          < immediate 413 +content-type=application/json
+         < told too_large
          < close
          > body y end
          < close",
@@ -528,16 +564,18 @@ fn a_body_over_the_limit_is_refused_as_soon_as_it_is_over() {
         Rewrite::Nothing,
         "> headers POST /p content-length=9
          < immediate 413 +content-type=application/json
+         < told too_large
          < close",
     );
     check_with(
         limits,
         Rewrite::Nothing,
         "> mode buffered none
-         > headers POST /p x-request-id=r
+         > headers POST /p x-request-id=r content-length=8
          < headers
          > body 9B end
          < immediate 413 +content-type=application/json
+         < told too_large
          < close",
     );
 }
@@ -563,30 +601,409 @@ fn a_response_before_the_decision_is_passed_on_and_the_late_decision_let_go() {
     );
 }
 
+/// Asked and answered in full duplex, the response still to come.
+const ANSWERED: &str = "> headers POST /p x-request-id=r
+     > body hello end
+     < decide POST /p body=hello id=r
+     > decided 10.0.0.1:8000
+     < headers dest=10.0.0.1:8000 reroute
+     < body hello end
+    ";
+const SHUTTING_DOWN: &str = "< immediate 503 +content-type=application/json \
+     +x-llm-d-request-dropped-reason=rejected-shutting-down\n< told shutting_down\n< close";
+
+#[test]
+fn while_draining_a_request_is_left_to_the_gateway_together_with_its_answers() {
+    check(
+        "> headers POST /p x-request-id=r
+         > body hel
+         > drains
+         > body lo end
+         < decide POST /p body=hello id=r
+         > decided 10.0.0.1:8000
+         < headers dest=10.0.0.1:8000 reroute
+         < body hello end
+         < close
+         = dropped
+         > response 200
+         < close",
+    );
+    check(
+        "> mode buffered buffered
+         > headers POST /p x-request-id=r content-length=5
+         < headers
+         > drains
+         > body hello end
+         < decide POST /p body=hello id=r
+         > decided 10.0.0.1:8000
+         < body dest=10.0.0.1:8000 reroute
+         < close
+         = dropped",
+    );
+    // Begun while draining, without a body and with one that isn't shown.
+    for mode in ["duplex duplex", "none none"] {
+        let end = if mode == "duplex duplex" { " end" } else { "" };
+        let shown = if mode == "duplex duplex" { "none" } else { "hidden" };
+        check(&format!(
+            "> drains
+             > mode {mode}
+             > headers GET /p{end} x-request-id=r
+             < decide GET /p body={shown} id=r
+             > decided 10.0.0.1:8000
+             < headers dest=10.0.0.1:8000 reroute
+             < close
+             = dropped"
+        ));
+    }
+}
+
+#[test]
+fn a_response_that_may_be_on_its_way_is_served_while_draining_and_one_that_the_gateway_holds_is_not_waited_for() {
+    check(&format!(
+        "{ANSWERED}> drains
+         > response 200
+         < response
+         = head 200
+         > chunk one
+         < chunk one
+         = part one
+         > chunk two end
+         < chunk two end
+         < close
+         = part two end
+         = dropped"
+    ));
+    check(
+        "> mode buffered buffered
+         > headers GET /p end x-request-id=r
+         < decide GET /p body=none id=r
+         > decided 10.0.0.1:8000
+         < headers dest=10.0.0.1:8000 reroute
+         > drains
+         < close
+         = dropped",
+    );
+    // All of it has passed, and the gateway keeps the stream.
+    check(&format!(
+        "{ANSWERED}> response 204 end
+         < response
+         = head 204 end
+         = dropped
+         > drains
+         < close"
+    ));
+}
+
+#[test]
+fn when_the_window_is_over_what_is_under_way_ends_behind_a_part_of_it() {
+    check(&format!(
+        "{ANSWERED}> response 200
+         < response
+         = head 200
+         > chunk one
+         < chunk one
+         = part one
+         > drains
+         > let-go
+         > chunk two
+         < chunk two
+         < close
+         = part two
+         = dropped"
+    ));
+    check(&format!(
+        "{ANSWERED}> response 200
+         < response
+         = head 200
+         > let-go
+         > leave
+         < close
+         = dropped"
+    ));
+}
+
 #[test]
 fn letting_go_refuses_what_is_unanswered_and_only_leaves_what_is() {
-    let shutting_down =
-        "immediate 503 +content-type=application/json +x-llm-d-request-dropped-reason=rejected-shutting-down";
     check("> let-go\n< close");
-    check(&format!("> headers POST /p x-request-id=r\n> body hello\n> let-go\n< {shutting_down}\n< close"));
+    check(&format!("> headers POST /p x-request-id=r\n> body hello\n> let-go\n{SHUTTING_DOWN}"));
     check(&format!(
         "> headers POST /p end x-request-id=r
          < decide POST /p body=none id=r
          > let-go
-         < {shutting_down}
-         < close
+         {SHUTTING_DOWN}
          > decided 10.0.0.1:8000
          < close
          = dropped"
     ));
-    check(
-        "> headers POST /p end x-request-id=r
-         < decide POST /p body=none id=r
+    check(&format!("{ANSWERED}> let-go\n< close\n= dropped"));
+}
+
+fn cramped(script: &str) {
+    let memory = BodyMemory::new(8);
+    check_within(&memory, Limits { max_body: 100 }, Rewrite::Nothing, script);
+    assert_eq!(memory.held(), 0);
+}
+
+#[test]
+fn a_body_that_has_no_room_is_not_waited_for_and_goes_through_part_by_part() {
+    // By its length at the headers; the length is a claim, and takes nothing.
+    cramped(
+        "> headers POST /p x-request-id=r content-length=9
+         < decide POST /p body=no-memory id=r
          > decided 10.0.0.1:8000
          < headers dest=10.0.0.1:8000 reroute
-         > let-go
-         < close
+         > body one
+         < body one
+         > body -
+         > body two end
+         < body two end
+         > body two end
+         > response 200
+         < response
+         = head 200
+         > chunk a end
+         < chunk a end
+         = part a end
          = dropped",
+    );
+    // By a part: what is held and what came last go back, in order.
+    cramped(
+        "> headers POST /p x-request-id=r
+         > body hello
+         > body world
+         < decide POST /p body=no-memory id=r
+         > decided 10.0.0.1:8000 body ignored
+         < headers dest=10.0.0.1:8000 reroute
+         < body hello
+         < body world
+         > body 70000B
+         < body 62000B
+         < body 8000B
+         > trailers
+         < trailers
+         > hang-up
+         = dropped",
+    );
+    // By its last part.
+    cramped(
+        "> headers POST /p x-request-id=r
+         > body hello
+         > body world end
+         < decide POST /p body=no-memory id=r
+         > decided 10.0.0.1:8000
+         < headers dest=10.0.0.1:8000 reroute
+         < body hello
+         < body world end
+         > hang-up
+         = dropped",
+    );
+}
+
+#[test]
+fn parts_that_come_while_a_request_is_decided_early_keep_their_order_and_their_end() {
+    for (more, answers) in [
+        ("> body two\n> body three end", "< body one\n< body two\n< body three end"),
+        ("> body two\n> body - end", "< body one\n< body two\n< body - end"),
+        ("> body two\n> trailers", "< body one\n< body two\n< trailers"),
+        ("> trailers", "< body one\n< trailers"),
+    ] {
+        cramped(&format!(
+            "> headers POST /p x-request-id=r
+             > body one
+             > stalls
+             < decide POST /p body=stalled id=r
+             {more}
+             > decided 10.0.0.1:8000
+             < headers dest=10.0.0.1:8000 reroute
+             {answers}
+             > hang-up
+             = dropped"
+        ));
+    }
+}
+
+#[test]
+fn a_buffering_gateway_keeps_what_has_no_room_here() {
+    cramped(
+        "> mode buffered buffered
+         > headers POST /p x-request-id=r content-length=9
+         < decide POST /p body=no-memory id=r
+         > decided 10.0.0.1:8000
+         < headers dest=10.0.0.1:8000 reroute
+         > body 9B end
+         < body
+         > hang-up
+         = dropped",
+    );
+    cramped(
+        "> mode buffered buffered
+         > headers POST /p x-request-id=r content-length=3
+         < headers
+         > body 9B end
+         < decide POST /p body=no-memory id=r
+         > decided 10.0.0.1:8000 body ignored
+         < body dest=10.0.0.1:8000 reroute
+         > hang-up
+         = dropped",
+    );
+}
+
+#[test]
+fn only_the_configured_size_is_too_large_and_only_while_a_body_is_collected() {
+    cramped(&format!("> headers POST /p content-length=101\n{TOO_LARGE}"));
+    cramped(
+        "> headers POST /p x-request-id=r content-length=100
+         < decide POST /p body=no-memory id=r
+         > decided 10.0.0.1:8000
+         < headers dest=10.0.0.1:8000 reroute
+         > body 60B
+         < body 60B
+         > body 60B end
+         < body 60B end
+         > hang-up
+         = dropped",
+    );
+}
+
+const TOO_LARGE: &str = "< immediate 413 +content-type=application/json\n< told too_large\n< close";
+
+#[test]
+fn a_body_that_stops_coming_is_not_waited_for_in_full_duplex_alone() {
+    check(
+        "> stalls
+         > headers POST /p x-request-id=r
+         > stalls
+         < decide POST /p body=stalled id=r
+         > decided 10.0.0.1:8000
+         < headers dest=10.0.0.1:8000 reroute
+         > stalls
+         > body hello end
+         < body hello end
+         > stalls
+         > response 200
+         < response
+         = head 200
+         > stalls
+         > hang-up
+         = dropped",
+    );
+    check(
+        "> mode buffered buffered
+         > headers POST /p x-request-id=r content-length=5
+         < headers
+         > stalls
+         > body hello end
+         < decide POST /p body=hello id=r",
+    );
+}
+
+#[test]
+fn a_request_answered_early_is_left_to_the_gateway_once_all_of_it_has_passed() {
+    let early = "> headers POST /p x-request-id=r
+         > body hel
+         > stalls
+         < decide POST /p body=stalled id=r
+         > decided 10.0.0.1:8000
+         < headers dest=10.0.0.1:8000 reroute
+         < body hel
+        ";
+    check(&format!("{early}> drains\n> body lo end\n< body lo end\n< close\n= dropped"));
+    check(&format!("{early}> drains\n> trailers\n< trailers\n< close\n= dropped"));
+    check(&format!("{early}> let-go\n> body lo\n< body lo\n> body - end\n< body - end\n< close\n= dropped"));
+    check(&format!("{early}> let-go\n> leave\n< close\n= dropped"));
+}
+
+/// A gateway that buffers both ways, up to its response's headers.
+const EVENTS: &str = "> mode buffered buffered
+     > headers GET /p end x-request-id=r
+     < decide GET /p body=none id=r
+     > decided 10.0.0.1:8000
+     < headers dest=10.0.0.1:8000 reroute
+     > response 200 content-type=text/event-stream;charset=utf-8
+     < response ask=buffered,streamed
+     = head 200 keep-nothing
+    ";
+
+#[test]
+fn a_buffering_gateway_is_asked_to_stream_events_and_may_do_so_or_not() {
+    check(&format!(
+        "{EVENTS}> chunk one
+         < chunk
+         = part one
+         > chunk two end
+         < chunk
+         = part two end
+         = dropped"
+    ));
+    check(&format!(
+        "{EVENTS}> chunk one-two
+         < chunk
+         = part one-two
+         > response-trailers
+         < response-trailers
+         = part - end
+         = dropped"
+    ));
+    check(&format!("{EVENTS}> chunk one-two end\n< chunk\n= part one-two end\n= dropped"));
+    // A gateway that buffers all the same checks a length that stands in the headers.
+    check_with(
+        Limits::default(),
+        Rewrite::Longer,
+        &EVENTS.replace("> response 200", "> response 200 content-length=6"),
+    );
+    check_with(
+        Limits::default(),
+        Rewrite::Longer,
+        &format!(
+            "{}> chunk banana end
+             < chunk whole=bbbnbbnbb +content-length=9
+             = part banana end
+             = dropped",
+            EVENTS.replace("> response 200", "> response 200 content-length=6")
+        ),
+    );
+    check_with(
+        Limits::default(),
+        Rewrite::Longer,
+        &format!("{EVENTS}> chunk banana\n< chunk whole=bbbnbbnbb\n= part banana\n> hang-up\n= dropped"),
+    );
+}
+
+#[test]
+fn no_other_mode_is_asked_for_where_it_would_be_ignored_or_wrong() {
+    for (modes, headers, ask) in [
+        ("duplex duplex", "content-type=text/event-stream", ""),
+        ("duplex buffered", "content-type=text/event-stream", ""),
+        ("buffered duplex", "content-type=text/event-stream", ""),
+        ("none none", "content-type=text/event-stream", ""),
+        ("none buffered", "content-type=text/event-stream", " ask=none,streamed"),
+        ("buffered buffered", "content-type=application/json", ""),
+        ("buffered buffered", "content-type=text/event-stream end", ""),
+    ] {
+        let end = if headers.ends_with(" end") { " end" } else { "" };
+        let keep = if ask.is_empty() { "" } else { " keep-nothing" };
+        let over = if end.is_empty() { "> hang-up\n= dropped" } else { "= dropped" };
+        check(&format!(
+            "> mode {modes}
+             > headers GET /p end x-request-id=r
+             < decide GET /p body=none id=r
+             > decided 10.0.0.1:8000
+             < headers dest=10.0.0.1:8000 reroute
+             > response 200 {headers}
+             < response{ask}
+             = head 200{keep}{end}
+             {over}"
+        ));
+    }
+}
+
+#[test]
+fn scores_stand_beside_the_destination_where_there_are_some() {
+    check(
+        "> headers GET /p end x-request-id=r
+         < decide GET /p body=none id=r
+         > decided 10.0.0.1:8000 score 2.5
+         < headers dest=10.0.0.1:8000 reroute 10.0.0.1:8000=2.5",
     );
 }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use envoy_types::pb::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use envoy_types::pb::envoy::config::core::v3::{HeaderMap, HeaderValue, Metadata};
-use envoy_types::pb::envoy::extensions::filters::http::ext_proc::v3::processing_mode::BodySendMode;
+use envoy_types::pb::envoy::extensions::filters::http::ext_proc::v3::ProcessingMode;
+use envoy_types::pb::envoy::extensions::filters::http::ext_proc::v3::processing_mode::{BodySendMode, HeaderSendMode};
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
 use envoy_types::pb::envoy::service::ext_proc::v3::{
     HeaderMutation, HttpBody, HttpHeaders, HttpTrailers, ProcessingRequest, ProcessingResponse, ProtocolConfiguration,
@@ -126,16 +127,43 @@ pub(crate) fn set_headers(mutation: &HeaderMutation) -> Vec<(String, String)> {
 
 /// The destination in an answer's metadata, or nothing.
 pub(crate) fn destination_in_metadata(reply: &ProcessingResponse) -> String {
-    let namespaces = reply.dynamic_metadata.as_ref().map(|metadata| &metadata.fields);
-    let Some(Kind::StructValue(inner)) =
-        namespaces.and_then(|namespaces| namespaces.get("envoy.lb")).and_then(|value| value.kind.as_ref())
-    else {
-        return String::new();
-    };
-    match inner.fields["x-gateway-destination-endpoint"].kind.as_ref() {
+    match in_metadata(reply, "x-gateway-destination-endpoint") {
         Some(Kind::StringValue(text)) => text.clone(),
+        None => String::new(),
         other => panic!("not a text: {other:?}"),
     }
+}
+
+/// The scores in an answer's metadata, as ` score=n` each.
+pub(crate) fn scores_in_metadata(reply: &ProcessingResponse) -> String {
+    match in_metadata(reply, "x-gateway-destination-endpoint-scores") {
+        Some(Kind::StructValue(scores)) => scores
+            .fields
+            .iter()
+            .map(|(endpoint, score)| match score.kind {
+                Some(Kind::NumberValue(score)) => format!(" {endpoint}={score}"),
+                _ => panic!("not a number: {score:?}"),
+            })
+            .collect(),
+        None => String::new(),
+        other => panic!("not scores: {other:?}"),
+    }
+}
+
+fn in_metadata<'r>(reply: &'r ProcessingResponse, name: &str) -> Option<&'r Kind> {
+    match reply.dynamic_metadata.as_ref()?.fields.get("envoy.lb")?.kind.as_ref()? {
+        Kind::StructValue(inner) => inner.fields.get(name)?.kind.as_ref(),
+        other => panic!("not a struct: {other:?}"),
+    }
+}
+
+/// An answer's wish for other modes: request body, response body; fails where a header or trailer would be hidden.
+pub(crate) fn show_modes(mode: &ProcessingMode) -> String {
+    let send = i32::from(HeaderSendMode::Send);
+    let shown =
+        [mode.request_header_mode, mode.response_header_mode, mode.request_trailer_mode, mode.response_trailer_mode];
+    assert_eq!(shown, [send; 4]);
+    format!("{:?},{:?}", mode.request_body_mode(), mode.response_body_mode()).to_lowercase()
 }
 
 fn single(name: &str, kind: Kind) -> Struct {

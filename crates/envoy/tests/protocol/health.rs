@@ -1,6 +1,6 @@
 //! Health, as gateways, charts and probes ask for it.
 
-use envoy::{Health, Readiness, State};
+use envoy::{Patience, Readiness, State, Watchdog};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tonic::transport::Channel;
@@ -23,8 +23,8 @@ impl Probe {
         let address = listener.local_addr().unwrap();
         let readiness = Readiness::new();
         let (stop, stopped) = oneshot::channel::<()>();
-        let health = Health::new(readiness.clone());
-        tokio::spawn(envoy::run_health(listener, health, async { drop(stopped.await) }));
+        let watchdog = Watchdog::start(readiness.clone(), Patience::default()).unwrap();
+        tokio::spawn(envoy::run_health(listener, watchdog, async { drop(stopped.await) }));
         let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
         Self { readiness, client: HealthClient::new(channel), _stop: stop }
     }

@@ -7,7 +7,8 @@
 //!     > headers POST /p [end] [n=v]..  > body DATA [end]   > trailers
 //!     > response 200 [end] [n=v]..     > chunk DATA [end]  > response-trailers
 //!     > subset a,b  > subset list a;b  > served ADDRESS    metadata of the next message
-//!     > decided ADDRESS[,..] [set n=v] [remove n] [body DATA]    > refused KIND    > let-go    > hang-up
+//!     > decided ADDRESS[,..] [set n=v] [remove n] [body DATA] [score n]    > refused KIND
+//!     > supposed ADDRESS | -    > stalls    > drains    > let-go    > leave    > hang-up
 //!
 //! DATA is a text without blanks, `-` for nothing, or `5B` for five bytes.
 
@@ -15,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use envoy::{Exchange, Limits, Refusal, ResponseHead, Step, Ticket, Verdict};
+use envoy::{BodyMemory, Exchange, Limits, Refusal, ResponseHead, Step, Ticket, Unread, Untold, Verdict};
 use envoy_types::pb::envoy::service::ext_proc::v3::body_mutation::Mutation;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_response::Response;
 use envoy_types::pb::envoy::service::ext_proc::v3::{CommonResponse, HeaderMutation, ProcessingResponse};
@@ -53,7 +54,12 @@ impl Witness {
 impl Ticket for Witness {
     fn head(&mut self, head: &ResponseHead) -> Vec<(String, Vec<u8>)> {
         let served = head.served.map(|served| format!(" served={served}")).unwrap_or_default();
-        self.note(format!("head {}{served}{}", head.status, flag(head.end, "end")));
+        let whole = flag(!head.may_keep_back, "keep-nothing");
+        self.note(format!("head {}{served}{whole}{}", head.status, flag(head.end, "end")));
+        assert_eq!(head.served.is_none(), head.untold.is_some());
+        if head.untold == Some(Untold::Endpoint) {
+            self.note("no endpoint told".to_owned());
+        }
         head.served.map(|served| ("x-served".to_owned(), served.to_string().into_bytes())).into_iter().collect()
     }
 
@@ -82,8 +88,12 @@ pub(crate) fn check(script: &str) {
 }
 
 pub(crate) fn check_with(limits: Limits, rewrite: Rewrite, script: &str) {
+    check_within(&BodyMemory::new(usize::MAX), limits, rewrite, script);
+}
+
+pub(crate) fn check_within(memory: &BodyMemory, limits: Limits, rewrite: Rewrite, script: &str) {
     let script: Vec<&str> = script.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let mut play = Play::new(limits, rewrite);
+    let mut play = Play::new(memory, limits, rewrite);
     let mut came = Vec::new();
     for line in script.iter().filter_map(|line| line.strip_prefix("> ")) {
         came.push(format!("> {line}"));
@@ -100,8 +110,8 @@ struct Play {
 }
 
 impl Play {
-    fn new(limits: Limits, rewrite: Rewrite) -> Self {
-        let exchange = Some(Exchange::new(limits, "spare".to_owned()));
+    fn new(memory: &BodyMemory, limits: Limits, rewrite: Rewrite) -> Self {
+        let exchange = Some(Exchange::new(limits, memory.clone(), "spare".to_owned()));
         Self { exchange, log: Arc::default(), rewrite, beside: Beside::default() }
     }
 
@@ -109,6 +119,9 @@ impl Play {
         let words: Vec<&str> = line.split(' ').collect();
         let step = self.step(&words);
         let mut shown = step.map(show_step).unwrap_or_default();
+        if let Some(refusal) = self.exchange.as_mut().and_then(Exchange::take_refusal) {
+            shown.push(format!("< told {}", refusal.as_str()));
+        }
         if self.exchange.as_ref().is_some_and(Exchange::is_over) && !shown.contains(&"< close".to_owned()) {
             shown.push("< close".to_owned());
         }
@@ -126,7 +139,11 @@ impl Play {
             ["served", address] => self.beside.served = Some((*address).to_owned()),
             ["decided", address, edits @ ..] => return Some(self.decided(address, edits)),
             ["refused", kind] => return Some(self.exchange.as_mut()?.decided(Err(refusal(kind)))),
-            ["let-go"] => return Some(self.exchange.as_mut()?.refuse(&Refusal::ShuttingDown)),
+            ["supposed", address] => return Some(self.exchange.as_mut()?.supposed(address.parse().ok())),
+            ["stalls"] => return Some(self.exchange.as_mut()?.stalled()),
+            ["drains"] => return Some(self.exchange.as_mut()?.drain()),
+            ["let-go"] => return Some(self.exchange.as_mut()?.let_go()),
+            ["leave"] => return Some(self.exchange.as_mut()?.leave()),
             ["hang-up"] => self.exchange = None,
             _ => {
                 let message = gateway::message(words, std::mem::take(&mut self.beside));
@@ -147,6 +164,7 @@ impl Play {
                     verdict.set_headers.push((name.to_owned(), value.into()));
                 }
                 ["remove", name] => verdict.remove_headers.push((*name).to_owned()),
+                ["score", score] => verdict.scores.push((verdict.destination[0], score.parse().unwrap())),
                 ["body", body] => verdict.body = Some(gateway::data(body).into()),
                 other => panic!("no such edit: {other:?}"),
             }
@@ -171,8 +189,15 @@ fn show_step(step: Step) -> Vec<String> {
         Step::Wait => Vec::new(),
         Step::Close => vec!["< close".to_owned()],
         Step::Send(replies) => replies.map(|reply| format!("< {}", show_reply(&reply))).collect(),
+        Step::Suppose(inbound) => vec![format!("< suppose {} {}", inbound.method, inbound.path)],
         Step::Decide(inbound) => {
-            let body = inbound.body.map_or("none".to_owned(), |body| show(&body));
+            let body = match inbound.unread {
+                None => inbound.body.map_or("none".to_owned(), |body| show(&body)),
+                Some(unread) => {
+                    assert_eq!(inbound.body, None);
+                    name(unread).to_owned()
+                }
+            };
             let subset = inbound.subset.map(|subset| format!(" subset=[{}]", subset.join(","))).unwrap_or_default();
             let id = &inbound.request_id;
             vec![format!("< decide {} {} body={body}{subset} id={id}", inbound.method, inbound.path)]
@@ -180,7 +205,21 @@ fn show_step(step: Step) -> Vec<String> {
     }
 }
 
+fn name(unread: Unread) -> &'static str {
+    match unread {
+        Unread::Hidden => "hidden",
+        Unread::Memory => "no-memory",
+        Unread::Stalled => "stalled",
+    }
+}
+
 pub(crate) fn show_reply(reply: &ProcessingResponse) -> String {
+    let asked = reply.mode_override.map(|mode| format!(" ask={}", gateway::show_modes(&mode))).unwrap_or_default();
+    let scores = gateway::scores_in_metadata(reply);
+    format!("{}{scores}{asked}", show_answer(reply))
+}
+
+fn show_answer(reply: &ProcessingResponse) -> String {
     let destination = gateway::destination_in_metadata(reply);
     let shown = match reply.response.as_ref().unwrap() {
         Response::RequestHeaders(headers) => format!("headers{}", common(headers.response.as_ref(), &destination)),

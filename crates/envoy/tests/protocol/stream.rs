@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use envoy::{
-    Handler, Health, Inbound, Limits, Readiness, Refusal, ResponseHead, Settings, State, Ticket, Tls, Verdict,
+    BodyMemory, Handler, Inbound, Limits, Patience, Readiness, Refusal, ResponseHead, Settings, State, Ticket, Tls,
+    Unread, Verdict, Watchdog,
 };
 use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingRequest;
 use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingResponse;
@@ -64,7 +65,18 @@ impl Handler for Desk {
             "/refused" => return Err(Refusal::Saturated("full".into())),
             _ => {}
         }
+        if inbound.unread == Some(Unread::Stalled) {
+            self.events.send("stalled").ok();
+        }
         Ok((Verdict::to("10.0.0.1:8000".parse().unwrap()), Held("ticket dropped", self.events.clone())))
+    }
+
+    fn suppose(&self, _: &Inbound) -> Option<SocketAddr> {
+        "10.0.0.1:8000".parse().ok()
+    }
+
+    fn refused(&self, refusal: &Refusal) {
+        self.events.send(refusal.as_str()).ok();
     }
 }
 
@@ -85,8 +97,8 @@ impl Picker {
         let (stop, stopped) = oneshot::channel::<()>();
         let desk = Desk { events: tell, together: Arc::new(Barrier::new(together)) };
         let readiness = Readiness::new();
-        let health = Health::new(readiness.clone());
-        let running = tokio::spawn(envoy::run(listener, tls, desk, health, settings, async { drop(stopped.await) }));
+        let watchdog = Watchdog::start(readiness.clone(), Patience::default()).unwrap();
+        let running = tokio::spawn(envoy::run(listener, tls, desk, watchdog, settings, async { drop(stopped.await) }));
         Self { address, events, readiness, stop: Some(stop), running }
     }
 

@@ -105,6 +105,7 @@ mod tests {
             body: Some(body.to_owned().into()),
             load_only: false,
             tenant: Some("t".to_owned()),
+            progress: crate::progress::Progress::default(),
         };
         let understood = understand(&arrived, &models, &[reading().block_size], SystemTime::UNIX_EPOCH);
         let prints = &understood.fingerprints[0].prints;

@@ -44,7 +44,14 @@ fn of_template(template: &str) -> Models {
 
 fn arrived(path: &str, body: &[u8]) -> Arrived {
     let body = Some(Bytes::copy_from_slice(body));
-    Arrived { path: path.to_owned(), encoding: None, body, load_only: false, tenant: None }
+    Arrived {
+        path: path.to_owned(),
+        encoding: None,
+        body,
+        load_only: false,
+        tenant: None,
+        progress: Progress::default(),
+    }
 }
 
 /// In blocks of `size` tokens.
