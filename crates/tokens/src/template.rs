@@ -2,11 +2,13 @@
 //!
 //! In: a template's source, then a context; out: the text. transformers runs Jinja2 in a sandbox with `trim_blocks`,
 //! `lstrip_blocks`, loop controls, a `generation` tag, its own `tojson`, `raise_exception` and `strftime_now`; here
-//! minijinja is brought to do the same: see the modules below for what differs. Instructions and output are bounded;
-//! nothing outside of the context is ever read.
+//! minijinja is brought to do the same: see the modules below for what differs. Nothing outside of the context is ever read.
 //!
-//! Not bounded yet is what a template builds for itself: printing a list that it has doubled over and over, or dropping one
-//! that it has nested a hundred thousand deep, takes all memory or the stack. Only a model's own template can do that.
+//! Any template is bounded, whatever it builds for itself: in its steps, in the text that it makes, in the lists that it
+//! holds at once, in how deep it nests them, and in every walk over them. minijinja's fuel counts instructions and bytes;
+//! it doesn't know how large a list is of which the parts are shared, nor how deep. So what a template makes and keeps
+//! becomes a list or dict of ours (`source::kept`), which knows its depth and counts whoever reads it (`meter`). Beyond
+//! the bounds a rendering ends in an error; `bounds` tests each way there is.
 //!
 //! Messages seen before are rendered again, every time. A template is a program over all messages, and what it prints for
 //! an early one may hang on a later one: Qwen3's looks for the last question from the end first, and prints the reasoning
@@ -15,8 +17,12 @@
 //! would be exact, but never serves a conversation that grew.
 
 mod args;
+#[cfg(test)]
+mod bounds;
 mod clock;
+mod fields;
 mod filters;
+mod meter;
 mod methods;
 mod percent;
 mod python;
@@ -24,6 +30,7 @@ mod source;
 mod tojson;
 mod unicode;
 mod value;
+mod wrap;
 
 use std::{fmt, time::SystemTime};
 
@@ -31,6 +38,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, syntax:
 use request::json;
 
 pub(crate) use clock::date;
+use meter::Meter;
 pub(crate) use python::{strip, strip_end, write_float};
 pub(crate) use source::ContentFormat;
 pub(crate) use value::{Dict, List, to_template};
@@ -57,6 +65,8 @@ const NAME: &str = "chat_template";
 /// A compiled chat template.
 pub struct Template {
     environment: Environment<'static>,
+    /// Steps that a rendering may take.
+    steps: u64,
     /// The same, with more steps.
     environment_long: Environment<'static>,
     content_format: ContentFormat,
@@ -121,6 +131,23 @@ impl fmt::Debug for Template {
     }
 }
 
+/// A text would be longer than any may be.
+#[derive(Debug)]
+struct TextTooLong;
+
+impl fmt::Display for TextTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the text would be too long")
+    }
+}
+
+impl std::error::Error for TextTooLong {}
+
+/// A text would be longer than any may be.
+fn too_long() -> Error {
+    Error::new(ErrorKind::InvalidOperation, "the text would be too long").with_source(TextTooLong)
+}
+
 /// What `raise_exception` raises.
 #[derive(Debug)]
 struct Raised;
@@ -141,11 +168,16 @@ impl Template {
     pub fn compile(source: &str) -> Result<Template, TemplateError> {
         let mut environment = environment();
         let prepared = source::prepare(source);
+        if prepared.too_many_parts.is_some() {
+            let message = "an expression has too many parts".into();
+            return Err(TemplateError { fault: Fault::Syntax, message, line: prepared.too_many_parts });
+        }
         environment.add_template_owned(NAME, prepared.text).map_err(describe)?;
         let mut environment_long = environment.clone();
         environment_long.set_fuel(Some(MAX_STEPS_LONG));
         Ok(Template {
             environment,
+            steps: MAX_STEPS,
             environment_long,
             content_format: prepared.content_format,
             knows_developers: source.contains("'developer'") || source.contains("\"developer\""),
@@ -185,9 +217,17 @@ impl Template {
         now: SystemTime,
     ) -> Result<String, TemplateError> {
         let context = value::Scope::new(context, NOW, clock::to_value(now));
-        let environment = if messages > LONG_CHAT { &self.environment_long } else { &self.environment };
+        let (environment, steps) = match messages > LONG_CHAT {
+            true => (&self.environment_long, MAX_STEPS_LONG),
+            false => (&self.environment, self.steps),
+        };
         let template = environment.get_template(NAME).map_err(describe)?;
-        let rendered = template.render(Value::from_object(context)).map_err(describe)?;
+        let meter = Meter::start(steps);
+        let rendered = template.render(Value::from_object(context));
+        if meter.is_spent() {
+            return Err(describe(Error::from(ErrorKind::OutOfFuel)));
+        }
+        let rendered = rendered.map_err(describe)?;
         if rendered.len() > MAX_RENDERED {
             return Err(TemplateError { fault: Fault::TooLong, message: "the text is too long".into(), line: None });
         }
@@ -203,7 +243,11 @@ fn environment() -> Environment<'static> {
     environment.set_fuel(Some(MAX_STEPS));
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_formatter(|out, _, value| Ok(python::write_str(out, value)?));
+    environment.set_debug(false);
+    environment.set_formatter(|out, _, value| match python::text(value) {
+        Some(text) => Ok(out.write_str(text)?),
+        None => Ok(python::write_str(&mut meter::Paid(out), value)?),
+    });
     environment.set_unknown_method_callback(methods::call);
     environment.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, python::to_str(message)).with_source(Raised))
@@ -214,9 +258,12 @@ fn environment() -> Environment<'static> {
 }
 
 fn describe(error: Error) -> TemplateError {
-    let raised = std::error::Error::source(&error).is_some_and(|source| source.is::<Raised>());
+    let source_is =
+        |is: fn(&(dyn std::error::Error + 'static)) -> bool| std::error::Error::source(&error).is_some_and(is);
+    let raised = source_is(|source| source.is::<Raised>());
     let fault = match error.kind() {
         _ if raised => Fault::Raised,
+        _ if source_is(|source| source.is::<TextTooLong>()) => Fault::TooLong,
         ErrorKind::SyntaxError => Fault::Syntax,
         ErrorKind::OutOfFuel => Fault::TooManySteps,
         _ => Fault::Failed,

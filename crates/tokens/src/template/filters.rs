@@ -11,15 +11,29 @@ use minijinja::{
 
 use super::{
     args::{Args, wrong},
-    methods,
+    meter, methods,
     percent::percent,
     python, source, tojson,
-    value::{self, BigInt, Group, List},
+    value::{self, BigInt, Group, List, keep, keep_within},
+    wrap,
 };
 
 pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter("tojson", tojson::tojson);
-    environment.add_filter("string", python::to_str);
+    environment.add_filter("string", |value: &Value| python::as_text(value));
+    environment.add_filter("pprint", python::to_repr);
+    for name in ["upper", "lower", "title", "capitalize"] {
+        environment.add_filter(name, move |state: &mut State<'_, '_>, value: &Value| {
+            methods::call(state, &python::as_text(value), name, &[])
+        });
+    }
+    environment.add_filter("replace", replace);
+    environment.add_filter("join", join);
+    environment.add_filter("wordwrap", word_wrap);
+    environment.add_filter(source::KEPT, keep);
+    environment.add_filter(source::STORED, keep_within);
+    environment.add_filter(source::WEIGHED, weighed);
+    environment.add_filter(source::CONCATENATED, concatenated);
     environment.add_filter("center", center);
     environment.add_filter("wordcount", word_count);
     environment.add_filter("striptags", strip_tags);
@@ -42,9 +56,31 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_test("callable", is_callable);
     environment.add_test("sequence", is_sequence);
     environment.add_test("iterable", is_iterable);
+    for names in [["eq", "equalto", "=="], ["ne", "ne", "!="]] {
+        let wanted = names[0] == "eq";
+        for name in names {
+            environment.add_test(name, move |left: &Value, right: Value| Ok((*left == weighed(right)?) == wanted));
+        }
+    }
+    for names in [["lt", "lessthan", "<"], ["le", "le", "<="], ["gt", "greaterthan", ">"], ["ge", "ge", ">="]] {
+        for name in names {
+            environment.add_test(name, move |left: &Value, right: Value| -> Result<bool, Error> {
+                let right = weighed(right)?;
+                Ok(match names[0] {
+                    "lt" => *left < right,
+                    "le" => *left <= right,
+                    "gt" => *left > right,
+                    _ => *left >= right,
+                })
+            });
+        }
+    }
     environment.add_function(source::MODULO, modulo);
+    environment.add_function(source::TIMES, times);
     environment.add_function(source::ITERATED, iterated);
     environment.add_global("self", value::this());
+    // Python has none, and it would print all there is.
+    environment.remove_global("debug");
 }
 
 /// Whatever has a length and can be indexed: strings and dicts too.
@@ -67,12 +103,97 @@ fn is_callable(value: &Value) -> bool {
 /// What a loop runs over, if Python lets it: a text as its characters, so that the loop knows how many come.
 fn iterated(value: Value) -> Result<Value, Error> {
     if value.kind() == ValueKind::String {
-        return Ok(Value::from(value.try_iter()?.collect::<Vec<_>>()));
+        return List::make(value.try_iter()?);
     }
     if value.is_undefined() || is_iterable(&value) {
-        return Ok(value);
+        return keep(value);
     }
     Err(wrong(format!("'{}' object is not iterable", python::type_name(&value))))
+}
+
+/// What is compared, paid for: a text is read once at most.
+fn weighed(value: Value) -> Result<Value, Error> {
+    meter::read(value.as_str().map_or(0, str::len))?;
+    Ok(value)
+}
+
+/// `first ~ rest[0] ~ ...`: one text of all of them.
+fn concatenated(first: &Value, rest: Rest<Value>) -> Result<Value, Error> {
+    let values = || std::iter::once(first).chain(rest.iter());
+    let mut whole = String::with_capacity(values().filter_map(python::text).map(str::len).sum());
+    values().try_for_each(|value| python::append(&mut whole, value))?;
+    Ok(Value::from(whole))
+}
+
+/// `left * right`: numbers, or a text or list over and over.
+fn times(left: Value, right: Value) -> Result<Value, Error> {
+    let number = |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool);
+    let (repeated, by) = if number(&right) { (&left, &right) } else { (&right, &left) };
+    let whole = |value: &Value| value.kind() == ValueKind::Bool || value.is_integer();
+    let integer = |value: &Value| match value.kind() {
+        ValueKind::Bool => Ok(i128::from(value.is_true())),
+        _ => i128::try_from(value.clone()),
+    };
+    if number(&left) && number(&right) {
+        if whole(&left) && whole(&right) {
+            let product = integer(&left)?.checked_mul(integer(&right)?);
+            return product.map(Value::from).ok_or_else(|| wrong("the product is too large".into()));
+        }
+        return Ok(Value::from(python::as_float(&left)? * python::as_float(&right)?));
+    }
+    let list = matches!(repeated.kind(), ValueKind::Seq | ValueKind::Iterable) && repeated.len().is_some();
+    if !number(by) || !whole(by) || !(list || repeated.kind() == ValueKind::String) {
+        let (left, right) = (python::type_name(&left), python::type_name(&right));
+        return Err(wrong(format!("unsupported operand types for *: '{left}' and '{right}'")));
+    }
+    let count = usize::try_from(integer(by)?.max(0)).unwrap_or(usize::MAX);
+    if let Some(text) = repeated.as_str() {
+        methods::bounded(text.len().saturating_mul(count))?;
+        meter::write(text.len().saturating_mul(count))?;
+        return Ok(Value::from(text.repeat(count)));
+    }
+    let is_tuple = repeated.is_tuple();
+    let items =
+        (0..if repeated.len() == Some(0) { 0 } else { count }).flat_map(|_| repeated.try_iter().into_iter().flatten());
+    let list = List::make(items)?;
+    if is_tuple { keep(Value::from(Tuple::from(list.try_iter()?.collect::<Vec<_>>()))) } else { Ok(list) }
+}
+
+/// The text of a value with one text for another.
+fn replace(state: &mut State<'_, '_>, value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let args = args.into_values();
+    let mut args = Args::new(&args)?;
+    let old = args.next("old")?.ok_or_else(|| wrong("replace: argument old is missing".into()))?;
+    let new = args.next("new")?.ok_or_else(|| wrong("replace: argument new is missing".into()))?;
+    let count = args.int("count")?.unwrap_or(-1);
+    args.done()?;
+    let (text, old, new) = (python::as_text(value), python::as_text(&old), python::as_text(&new));
+    methods::call(state, &text, "replace", &[old, new, Value::from(count)])
+}
+
+/// The texts of a list's items with another between them.
+fn join(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let args = args.into_values();
+    let mut args = Args::new(&args)?;
+    let between = args.next("d")?.map(|between| python::as_text(&between));
+    let path = args.some("attribute")?;
+    args.done()?;
+    let between = between.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let mut out = String::new();
+    if !value.is_undefined() && !is_iterable(value) {
+        return Err(wrong(format!("'{}' object is not iterable", python::type_name(value))));
+    }
+    for (at, item) in value.try_iter()?.enumerate() {
+        let item = value::valid(item)?;
+        if at > 0 {
+            python::append_text(&mut out, between)?;
+        }
+        match &path {
+            Some(path) => python::append(&mut out, &attribute_of(&item, path, None)?)?,
+            None => python::append(&mut out, &item)?,
+        }
+    }
+    Ok(Value::from(out))
 }
 
 /// `left % right`: formats text, else the remainder as Python has it.
@@ -165,7 +286,10 @@ fn trim(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     Ok(methods::part(
         value,
         match chars {
-            Some(chars) => text.trim_matches(|char| chars.contains(char)),
+            Some(chars) => {
+                meter::read(text.len().saturating_mul(chars.len()) / 64)?;
+                text.trim_matches(|char| chars.contains(char))
+            }
             None => python::strip(text),
         },
     ))
@@ -261,6 +385,8 @@ fn indent(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
         return Err(wrong(format!("indent: expected str, not {}", python::type_name(value))));
     }
     let text = python::to_str(value) + "\n";
+    methods::bounded(text.matches('\n').count().saturating_mul(space.len()).saturating_add(text.len()))?;
+    meter::write(text.matches('\n').count().saturating_mul(space.len()))?;
     let mut out = String::with_capacity(text.len());
     for (at, line) in methods::split_lines(&text, false).into_iter().enumerate() {
         if at > 0 {
@@ -294,6 +420,18 @@ fn truncate(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let kept =
         if kill_words { kept.as_str() } else { kept.rsplit_once(' ').map_or(kept.as_str(), |(before, _)| before) };
     Ok(format!("{kept}{end}"))
+}
+
+/// Lines of so many characters at most, as Python's textwrap breaks them.
+fn word_wrap(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+    let args = args.into_values();
+    let mut args = Args::new(&args)?;
+    let width = args.int("width")?.unwrap_or(79);
+    let break_long_words = args.next("break_long_words")?.is_none_or(|given| given.is_true());
+    let between = args.text("wrapstring")?.unwrap_or_else(|| "\n".into());
+    let break_on_hyphens = args.next("break_on_hyphens")?.is_none_or(|given| given.is_true());
+    args.done()?;
+    wrap::wrap(&python::to_str(value), &wrap::Style { width, break_long_words, break_on_hyphens }, &between)
 }
 
 fn url_encode(value: &Value) -> Result<String, Error> {
@@ -372,9 +510,9 @@ fn group_by(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
             _ => groups.push((folded, key, vec![item])),
         }
     }
-    Ok(List::collect(
-        groups.into_iter().map(|(_, grouper, items)| Value::from_object(Group { grouper, list: List::collect(items) })),
-    ))
+    let groups: Vec<Value> =
+        groups.into_iter().map(|(_, grouper, items)| Group::make(grouper, items)).collect::<Result<_, _>>()?;
+    List::make(groups)
 }
 
 fn escape(value: &Value) -> Value {
@@ -433,9 +571,10 @@ fn added(left: &Value, right: &Value) -> Result<Value, Error> {
         return Ok(Value::from(python::as_float(left)? + python::as_float(right)?));
     }
     if list(left) && list(right) {
-        return Ok(List::collect(left.try_iter()?.chain(right.try_iter()?)));
+        return List::make(left.try_iter()?.chain(right.try_iter()?));
     }
     if left.is_tuple() && right.is_tuple() {
+        meter::take_room(left.len().unwrap_or(0) + right.len().unwrap_or(0))?;
         return Ok(Value::from(Tuple::from(left.try_iter()?.chain(right.try_iter()?).collect::<Vec<_>>())));
     }
     let (left, right) = (python::type_name(left), python::type_name(right));
@@ -462,5 +601,5 @@ fn dict_sort(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     } else {
         pairs.sort_by_key(key)
     }
-    Ok(List::collect(pairs.into_iter().map(|pair| Value::from(Tuple::from([pair.0, pair.1])))))
+    List::make(pairs.into_iter().map(|pair| Value::from(Tuple::from([pair.0, pair.1]))))
 }

@@ -7,12 +7,12 @@ use std::ops::Range;
 
 use minijinja::{
     Error, ErrorKind, State, Value,
-    formatting::{FormatStyle, format},
     value::{Tuple, ValueKind},
 };
 
 use super::{
     args::{Args, expect_text, wrong},
+    fields, meter,
     python::{self, is_space},
     unicode::{DECIMAL, DIGIT, holds},
     value::List,
@@ -42,21 +42,24 @@ pub(super) fn part(of: &Value, text: &str) -> Value {
 
 fn string(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let text = value.as_str().unwrap_or_default();
-    if name == "format" {
-        return Ok(Value::from(format(FormatStyle::StrFormat, text, args)?));
+    if name == "format" || name == "format_map" {
+        return fields::format(text, name == "format_map", args).map(Value::from);
     }
     let mut args = Args::new(args)?;
     let result = match name {
         "strip" => {
             let chars = args.text("chars")?;
+            meter::read(chars.as_ref().map_or(0, |chars| text.len().saturating_mul(chars.len()) / 64))?;
             part(value, text.trim_matches(|char| stripped(&chars, char)))
         }
         "lstrip" => {
             let chars = args.text("chars")?;
+            meter::read(chars.as_ref().map_or(0, |chars| text.len().saturating_mul(chars.len()) / 64))?;
             part(value, text.trim_start_matches(|char| stripped(&chars, char)))
         }
         "rstrip" => {
             let chars = args.text("chars")?;
+            meter::read(chars.as_ref().map_or(0, |chars| text.len().saturating_mul(chars.len()) / 64))?;
             part(value, text.trim_end_matches(|char| stripped(&chars, char)))
         }
         "split" | "rsplit" => {
@@ -66,7 +69,7 @@ fn string(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) 
         }
         "splitlines" => {
             let keep = args.next("keepends")?.is_some_and(|keep| keep.is_true());
-            strings(split_lines(text, keep))
+            strings(split_lines(text, keep))?
         }
         "startswith" | "endswith" => {
             let affixes = args.next("prefix")?.ok_or_else(|| wrong("startswith: an argument is missing".into()))?;
@@ -85,8 +88,16 @@ fn string(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) 
         }
         "join" => {
             let items = args.next("iterable")?.ok_or_else(|| wrong("join: an argument is missing".into()))?;
-            let items: Vec<String> = items.try_iter()?.map(|item| expect_text(&item)).collect::<Result<_, _>>()?;
-            Value::from(items.join(text))
+            let mut out = String::new();
+            for (at, item) in items.try_iter()?.enumerate() {
+                let item = super::value::valid(item)?;
+                let item = python::text(&item).ok_or_else(|| wrong("join: expected str".into()))?;
+                if at > 0 {
+                    python::append_text(&mut out, text)?;
+                }
+                python::append_text(&mut out, item)?;
+            }
+            Value::from(out)
         }
         "find" | "rfind" | "index" | "rindex" => {
             let needle = args.needed_text("sub")?;
@@ -174,10 +185,10 @@ fn dict(dict: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let mut args = Args::new(args)?;
     let pairs = || super::python::pairs(dict);
     let result = match name {
-        "keys" => List::collect(pairs().into_iter().map(|(key, _)| key)),
-        "values" => List::collect(pairs().into_iter().map(|(_, value)| value)),
-        "items" => List::collect(pairs().into_iter().map(|pair| Value::from(Tuple::from([pair.0, pair.1])))),
-        "copy" => Value::from_pairs(pairs()),
+        "keys" => List::make(pairs().into_iter().map(|(key, _)| key))?,
+        "values" => List::make(pairs().into_iter().map(|(_, value)| value))?,
+        "items" => List::make(pairs().into_iter().map(|pair| Value::from(Tuple::from([pair.0, pair.1]))))?,
+        "copy" => dict.clone(),
         "get" => {
             let key = args.next("key")?.ok_or_else(|| wrong("get: an argument is missing".into()))?;
             let fallback = args.next("default")?.unwrap_or_else(|| Value::from(()));
@@ -204,7 +215,7 @@ fn list(list: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
             let wanted = args.next("value")?.ok_or_else(|| wrong("count: an argument is missing".into()))?;
             Value::from(list.try_iter()?.filter(|item| *item == wanted).count())
         }
-        "copy" if !list.is_tuple() => List::collect(list.try_iter()?),
+        "copy" if !python::is_tuple(list) => List::make(list.try_iter()?)?,
         _ => return Err(unknown()),
     };
     args.done()?;
@@ -232,25 +243,25 @@ fn stripped(chars: &Option<String>, char: char) -> bool {
     }
 }
 
-fn strings<'t>(parts: impl IntoIterator<Item = &'t str>) -> Value {
-    List::collect(parts.into_iter().map(Value::from))
+fn strings<'t>(parts: impl IntoIterator<Item = &'t str>) -> Result<Value, Error> {
+    List::make(parts.into_iter().map(Value::from))
 }
 
 fn split(text: &str, separator: Option<&str>, most: i64, from_right: bool) -> Result<Value, Error> {
     let most = usize::try_from(most).ok();
     match separator {
         Some("") => Err(wrong("empty separator".into())),
-        Some(separator) => Ok(match (most, from_right) {
+        Some(separator) => match (most, from_right) {
             (None, _) => strings(text.split(separator)),
-            (Some(most), false) => strings(text.splitn(most + 1, separator)),
+            (Some(most), false) => strings(text.splitn(most.saturating_add(1), separator)),
             (Some(most), true) => {
-                let mut parts: Vec<&str> = text.rsplitn(most + 1, separator).collect();
+                let mut parts: Vec<&str> = text.rsplitn(most.saturating_add(1), separator).collect();
                 parts.reverse();
                 strings(parts)
             }
-        }),
-        None if from_right => Ok(strings(split_spaces_from_right(text, most.unwrap_or(usize::MAX)))),
-        None => Ok(strings(split_spaces(text, most.unwrap_or(usize::MAX)))),
+        },
+        None if from_right => strings(split_spaces_from_right(text, most.unwrap_or(usize::MAX))),
+        None => strings(split_spaces(text, most.unwrap_or(usize::MAX))),
     }
 }
 
@@ -322,8 +333,9 @@ fn substring(text: &str, start: Option<i64>, end: Option<i64>) -> Option<Range<u
 
 fn has_affix(text: &str, affixes: &Value, at_start: bool) -> Result<bool, Error> {
     let has = |affix: &str| if at_start { text.starts_with(affix) } else { text.ends_with(affix) };
-    if affixes.is_tuple() {
+    if python::is_tuple(affixes) {
         for affix in affixes.try_iter()? {
+            meter::read(text.len())?;
             if has(&expect_text(&affix)?) {
                 return Ok(true);
             }
@@ -449,8 +461,9 @@ fn every(text: &str, is: impl Fn(char) -> bool) -> Value {
     Value::from(!text.is_empty() && text.chars().all(is))
 }
 
-fn bounded(bytes: usize) -> Result<(), Error> {
-    if bytes > MAX_TEXT { Err(wrong("the text would be too long".into())) } else { Ok(()) }
+/// Whether a text of so many bytes may be made.
+pub(super) fn bounded(bytes: usize) -> Result<(), Error> {
+    if bytes > MAX_TEXT { Err(super::too_long()) } else { Ok(()) }
 }
 
 fn unknown() -> Error {

@@ -8,7 +8,7 @@ use minijinja::{
     value::ValueKind,
 };
 
-use super::{args::wrong, python};
+use super::{args::wrong, meter, python};
 
 /// No width or precision is larger.
 const MAX_WIDTH: usize = 1 << 20;
@@ -17,17 +17,19 @@ const MAX_WIDTH: usize = 1 << 20;
 pub(super) fn percent(text: &str, right: &Value) -> Result<String, Error> {
     let mut values = Values {
         mapping: matches!(right.kind(), ValueKind::Map | ValueKind::Seq | ValueKind::Iterable).then_some(right),
-        items: if right.is_tuple() { right.try_iter()?.collect() } else { vec![right.clone()] },
+        items: if python::is_tuple(right) { right.try_iter()?.collect() } else { vec![right.clone()] },
         next: 0,
     };
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('%') {
         out.push_str(&rest[..at]);
+        let before = out.len();
         rest = conversion(&mut out, &rest[at + 1..], &mut values)?;
+        meter::write(out.len() - before)?;
     }
     out.push_str(rest);
-    if values.next < values.items.len() && (values.mapping.is_none() || right.is_tuple()) {
+    if values.next < values.items.len() && (values.mapping.is_none() || python::is_tuple(right)) {
         return Err(wrong("not all arguments converted during string formatting".into()));
     }
     Ok(out)
@@ -99,7 +101,7 @@ fn amount<'t>(spec: &mut String, rest: &'t str, values: &mut Values<'_>) -> Resu
     if let Some(after) = rest.strip_prefix('*') {
         let width = values.width()?;
         if usize::try_from(width.abs()).map_or(true, |width| width > MAX_WIDTH) {
-            return Err(wrong("the text would be too long".into()));
+            return Err(super::too_long());
         }
         spec.push_str(&width.to_string());
         return Ok(after);
@@ -107,7 +109,7 @@ fn amount<'t>(spec: &mut String, rest: &'t str, values: &mut Values<'_>) -> Resu
     let digits = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
     let number = &rest[..digits];
     if !number.is_empty() && number.parse::<usize>().map_or(true, |width| width > MAX_WIDTH) {
-        return Err(wrong("the text would be too long".into()));
+        return Err(super::too_long());
     }
     spec.push_str(number);
     Ok(&rest[digits..])

@@ -5,28 +5,44 @@
 
 use std::fmt::{self, Write};
 
-use minijinja::{Error, Value, value::ValueKind};
+use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 
 use super::{
     args::wrong,
+    meter::{self, Paid},
     unicode::{UNPRINTABLE, holds},
-    value::{BigInt, Group},
+    value::{BigInt, Group, Row},
 };
 
-/// `str(value)`.
+/// `str(value)`. What can't be paid for is left out, and the rendering ends in an error.
 pub(super) fn to_str(value: &Value) -> String {
     let mut out = String::new();
-    // Writing to a String can't fail.
-    let _ = write_str(&mut out, value);
+    let _ = write_str(&mut Paid(&mut out), value);
     out
 }
 
-/// `repr(value)`.
+/// `repr(value)`, the same.
 pub(super) fn to_repr(value: &Value) -> String {
     let mut out = String::new();
-    // Writing to a String can't fail.
-    let _ = write_repr(&mut out, value);
+    let _ = write_repr(&mut Paid(&mut out), value);
     out
+}
+
+/// `str(value)`, which is the value itself where it is a text.
+pub(super) fn as_text(value: &Value) -> Value {
+    if text(value).is_some() { value.clone() } else { Value::from(to_str(value)) }
+}
+
+/// Appends `str(value)`.
+pub(super) fn append(out: &mut String, value: &Value) -> Result<(), Error> {
+    write_str(&mut Paid(out), value).map_err(|_| Error::from(ErrorKind::OutOfFuel))
+}
+
+/// Appends a text.
+pub(super) fn append_text(out: &mut String, text: &str) -> Result<(), Error> {
+    meter::write(text.len())?;
+    out.push_str(text);
+    Ok(())
 }
 
 /// The text, if this is a `str`.
@@ -59,14 +75,17 @@ pub(super) fn write_repr(out: &mut impl Write, value: &Value) -> fmt::Result {
         },
         ValueKind::String => write_quoted(out, value.as_str().unwrap_or_default()),
         ValueKind::Bytes => write_bytes(out, value.as_bytes().unwrap_or_default()),
-        ValueKind::Seq if value.is_tuple() || value.downcast_object_ref::<Group>().is_some() => {
-            write_tuple(out, &items(value).collect::<Vec<_>>())
-        }
+        ValueKind::Seq if is_tuple(value) => write_tuple(out, &items(value).collect::<Vec<_>>()),
         ValueKind::Seq => write_list(out, items(value)),
         ValueKind::Iterable if value.len().is_some() => write_list(out, items(value)),
         ValueKind::Map => write_dict(out, pairs(value)),
         _ => write!(out, "{value}"),
     }
+}
+
+/// Whether Python would have a tuple here.
+pub(super) fn is_tuple(value: &Value) -> bool {
+    value.is_tuple() || value.downcast_object_ref::<Group>().is_some() || value.downcast_object_ref::<Row>().is_some()
 }
 
 /// The members of a dict.

@@ -1,20 +1,29 @@
 //! A template's source, made ready for minijinja.
 //!
 //! In: Jinja2's source as transformers takes it; out: the same template in what minijinja knows, line for line.
-//! Rewritten are: the `generation` tag, which only marks text; `%`, which formats text in Python; what a loop runs
-//! over, since Python has errors where minijinja has empty loops; the line after `{% raw %}`, which Jinja2 keeps; line
+//! Rewritten are: the `generation` tag, which only marks text; `%`, which formats text in Python; `*` and `~`, for Python's
+//! numbers and so that what they make is counted; what a loop runs over, since Python has errors where minijinja has empty
+//! loops; every expression that makes lists or dicts which stay (see [`kept`]); the line after `{% raw %}`, which Jinja2 keeps; line
 //! ends, which Jinja2 makes `\n`; and, for speed alone, texts put together by several `+`, of which each would copy all
 //! that stands before it. Source that isn't Jinja is left as it is, for the compiler to name the error.
 
 mod content;
+mod kept;
 mod lexer;
 
 use lexer::{Tag, TagKind, Token, TokenKind};
 
 pub(crate) use content::ContentFormat;
+pub(super) use kept::{KEPT, STORED, WEIGHED};
 
 /// The function that stands in for `%`.
 pub(super) const MODULO: &str = "__modulo__";
+
+/// The function that stands in for `*`.
+pub(super) const TIMES: &str = "__times__";
+
+/// The filter that stands in for `~`.
+pub(super) const CONCATENATED: &str = "__concatenated__";
 
 /// The function that checks what a loop runs over.
 pub(super) const ITERATED: &str = "__iterated__";
@@ -26,21 +35,33 @@ pub(super) const JOINED: &str = "__joined__";
 pub(super) struct Prepared {
     pub(super) text: String,
     pub(super) content_format: ContentFormat,
+    /// The line of an expression with too many parts.
+    pub(super) too_many_parts: Option<usize>,
 }
 
 /// Rewrites what minijinja doesn't know.
 pub(super) fn prepare(source: &str) -> Prepared {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let Some(tags) = lexer::tags(&source) else {
-        return Prepared { text: source, content_format: ContentFormat::String };
+        return Prepared { text: source, content_format: ContentFormat::String, too_many_parts: None };
     };
     let content_format = content::detect(&source, &tags);
     let mut text = rewritten(&source, &tags);
     // One operator at a time, each from the left: what stands within another is rewritten with its turn.
-    while let Some(next) = without_first_modulo(&text) {
+    while let Some(next) = without_first_operator(&text) {
         text = next;
     }
-    Prepared { text: with_joined_texts(text), content_format }
+    while let Some(next) = without_first_concatenation(&text) {
+        text = next;
+    }
+    let text = with_joined_texts(text);
+    match kept::with_kept_values(&text) {
+        Ok(text) => Prepared { text, content_format, too_many_parts: None },
+        Err(kept::TooMany(at)) => {
+            let line = text[..at].matches('\n').count() + 1;
+            Prepared { text, content_format, too_many_parts: Some(line) }
+        }
+    }
 }
 
 /// The source with what is printed of three or more texts put together by one call. At least one of them is written
@@ -108,6 +129,11 @@ fn rewritten(source: &str, tags: &[Tag]) -> String {
     applied(source, &edits)
 }
 
+/// The source with texts put in at places in order.
+fn applied_at(source: &str, edits: impl Iterator<Item = (usize, String)>) -> String {
+    applied(source, &edits.map(|(at, text)| (at, at, text)).collect::<Vec<_>>())
+}
+
 fn applied(source: &str, edits: &[Edit]) -> String {
     let mut out = String::with_capacity(source.len() + edits.len() * 16);
     let mut from = 0;
@@ -126,23 +152,76 @@ fn iterated(source: &str, tokens: &[Token]) -> Option<(usize, usize)> {
     Some((of.iterated.first()?.start, of.iterated.last()?.end))
 }
 
-/// The source with its first `%` operator as a call; `None` if there is none.
-fn without_first_modulo(source: &str) -> Option<String> {
+/// The source with its first `%` or `*` operator as a call; `None` if there is none.
+fn without_first_operator(source: &str) -> Option<String> {
     let tags = lexer::tags(source)?;
     for tag in &tags {
-        let Some(at) = tag.tokens.iter().position(|token| token.is(source, "%")) else { continue };
-        let left = left_operand(source, &tag.tokens, at)?;
+        let Some((at, function)) = first_operator(source, &tag.tokens) else { continue };
+        let left = left_operand(source, &tag.tokens, at, bounds_operand)?;
         let right = right_operand(source, &tag.tokens, at)?;
         let (start, end) = (tag.tokens[left].start, tag.tokens[right].end);
         let operator = &tag.tokens[at];
         return Some(applied(
             source,
             &[
-                (start, start, format!("{MODULO}((")),
+                (start, start, format!("{function}((")),
                 (operator.start, operator.end, "),(".into()),
                 (end, end, "))".into()),
             ],
         ));
+    }
+    None
+}
+
+/// The first `%`, or `*` between operands of which none is a text written out.
+fn first_operator(source: &str, tokens: &[Token]) -> Option<(usize, &'static str)> {
+    let text = |at: usize| tokens.get(at).is_some_and(|token| token.kind == TokenKind::Text);
+    let member = |at: usize| tokens.get(at).is_some_and(|token| [".", "["].iter().any(|sign| token.is(source, sign)));
+    tokens.iter().enumerate().find_map(|(at, token)| {
+        if token.is(source, "%") {
+            return Some((at, MODULO));
+        }
+        let before = at.checked_sub(1)?;
+        let operator = token.is(source, "*") && ends_operand(source, &tokens[before]);
+        (operator && !text(before) && (!text(at + 1) || member(at + 2))).then_some((at, TIMES))
+    })
+}
+
+/// The source with its first texts that `~` puts together as one call; `None` if there is no `~`.
+fn without_first_concatenation(source: &str) -> Option<String> {
+    let tags = lexer::tags(source)?;
+    for tag in &tags {
+        let tokens = &tag.tokens;
+        let Some(at) = tokens.iter().position(|token| token.is(source, "~")) else { continue };
+        let left = left_operand(source, tokens, at, bounds_concatenation)?;
+        let mut signs = vec![at];
+        let mut depth = 0_usize;
+        let mut last = at;
+        for (index, token) in tokens.iter().enumerate().skip(at + 1) {
+            match token.text(source) {
+                "(" | "[" | "{" if token.kind == TokenKind::Operator => depth += 1,
+                ")" | "]" | "}" if token.kind == TokenKind::Operator => {
+                    if depth == 0 {
+                        break;
+                    }
+                    depth -= 1;
+                }
+                "~" if depth == 0 && token.kind == TokenKind::Operator => signs.push(index),
+                _ if depth == 0 && bounds_concatenation(source, token, Some(&tokens[index - 1])) => break,
+                _ => {}
+            }
+            last = index;
+        }
+        let (start, end) = (tokens[left].start, tokens[last].end);
+        let mut edits = vec![(start, start, "((".into())];
+        for (nth, sign) in signs.iter().enumerate() {
+            let by = if nth == 0 { format!(")|{CONCATENATED}(") } else { ",".into() };
+            edits.push((tokens[*sign].start, tokens[*sign].end, by));
+        }
+        edits.push((end, end, "))".into()));
+        // Nothing stands left or right of a sign: no Jinja, for the compiler to say.
+        let empty = signs.iter().any(|sign| *sign == last || signs.contains(&(sign + 1)));
+        return (!empty && left < at).then(|| applied(source, &edits));
     }
     None
 }
@@ -172,8 +251,18 @@ fn bounds_operand(source: &str, token: &Token, before: Option<&Token>) -> bool {
     }
 }
 
-/// The token where the left operand of the `%` at `at` begins.
-fn left_operand(source: &str, tokens: &[Token], at: usize) -> Option<usize> {
+/// The same of `~`.
+fn bounds_concatenation(source: &str, token: &Token, before: Option<&Token>) -> bool {
+    !token.is(source, "~") && bounds_operand(source, token, before)
+}
+
+/// The token where the left operand of the operator at `at` begins.
+fn left_operand(
+    source: &str,
+    tokens: &[Token],
+    at: usize,
+    bounds: fn(&str, &Token, Option<&Token>) -> bool,
+) -> Option<usize> {
     let mut depth = 0_usize;
     let mut first = None;
     for index in (0..at).rev() {
@@ -186,7 +275,7 @@ fn left_operand(source: &str, tokens: &[Token], at: usize) -> Option<usize> {
                 }
                 depth -= 1;
             }
-            _ if depth == 0 && bounds_operand(source, token, index.checked_sub(1).map(|before| &tokens[before])) => {
+            _ if depth == 0 && bounds(source, token, index.checked_sub(1).map(|before| &tokens[before])) => {
                 break;
             }
             _ => {}
@@ -196,7 +285,7 @@ fn left_operand(source: &str, tokens: &[Token], at: usize) -> Option<usize> {
     first
 }
 
-/// The token where the right operand of the `%` at `at` ends.
+/// The token where the right operand of the operator at `at` ends.
 fn right_operand(source: &str, tokens: &[Token], at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut last = None;
@@ -249,9 +338,15 @@ mod tests {
     #[test]
     fn modulo_takes_the_operands_that_jinja_gives_it() {
         check("{{ '%s' % x }}", "{{ __modulo__(('%s' ),( x)) }}");
-        check("{{ a + -b * c % d.e[0](1)|f + 1 }}", "{{ a + __modulo__((-b * c ),( d.e[0](1)|f)) + 1 }}");
+        check(
+            "{{ a + -b * c % d.e[0](1)|f + 1 }}",
+            "{{ a + __modulo__((__times__((-b ),( c)) ),( d.e[0](1)|f)) + 1 }}",
+        );
         check("{{ a % b % c }}", "{{ __modulo__((__modulo__((a ),( b)) ),( c)) }}");
-        check("{% if (loop.index0 % 2 == 0) != x %}", "{% if (__modulo__((loop.index0 ),( 2)) == 0) != x %}");
+        check(
+            "{% if (loop.index0 % 2 == 0) != x %}",
+            "{% if (__modulo__((loop.index0 ),( 2)) == 0) != (x)|__weighed__ %}",
+        );
         check("{{ f(1, a % 2, k=b % 3) }}", "{{ f(1, __modulo__((a ),( 2)), k=__modulo__((b ),( 3))) }}");
         check("{{ not a % 2 and b }}", "{{ not __modulo__((a ),( 2)) and b }}");
         check("{{ a % -2 }}", "{{ __modulo__((a ),( -2)) }}");
@@ -269,18 +364,58 @@ mod tests {
             "{{ a + b + (c + 'x') }}",
             "{{ a + b + 'x'|length }}",
             "{{ 'a' + b + c if d }}",
-            "{{ 'a' + b + c == d }}",
+            "{{ 'a' + b + c == 'd' }}",
             "{{ 'a' + b + c and d }}",
-            "{{ 'a' ~ b + c + d }}",
             "{{ 'a' + b + -c }}",
             "{{ 'a' + b + + c }}",
-            "{{ 'a' + b * 2 + c }}",
             "{{ 'a' + b + c, d }}",
             "{{ 'a' + b + }}",
-            "{% set x = 'a' + b + c %}",
+            "{% set x = 'a' + b %}",
         ] {
             check(kept, kept);
         }
+    }
+
+    #[test]
+    fn signs_that_put_texts_together_are_one_call() {
+        check("{{ a ~ b.c[0] ~ 'd' }}", "{{ ((a )|__concatenated__( b.c[0] , 'd')) }}");
+        check(
+            "{{ 'a' ~ b if c ~ d else e }}",
+            "{{ (('a' )|__concatenated__( b)) if ((c )|__concatenated__( d)) else e }}",
+        );
+        check(
+            "{% set x = f(a ~ (b ~ c)) + d %}",
+            "{% set x = (f(((a )|__concatenated__( (((b )|__concatenated__( c)))))) + d)|__kept__ %}",
+        );
+        check("{{ 'a' ~ b + c + d }}", "{{ (('a' )|__concatenated__( b)) + c + d }}");
+        check("{{ a ~ }}", "{{ a ~ }}");
+        check("{{ '-' * n }}{{ n * '-' }}{{ f(*a, **b) }}", "{{ '-' * n }}{{ n * '-' }}{{ f(*a, **b) }}");
+        check("{{ 2 * n }}", "{{ __times__((2 ),( n)) }}");
+    }
+
+    #[test]
+    fn what_stays_is_kept() {
+        check(
+            "{% set x = a %}{% set x = a.b[0] %}{% set x = a|trim %}",
+            "{% set x = a %}{% set x = a.b[0] %}{% set x = a|trim %}",
+        );
+        check("{% set x = [a, b|list] %}", "{% set x = ([a, (b|list)|__kept__])|__kept__ %}");
+        check("{% set x = a[1:] %}{% set x = a, b %}", "{% set x = (a[1:])|__kept__ %}{% set x = (a, b)|__kept__ %}");
+        check("{% set n.x = a %}{% set n.x = n.x + 1 %}", "{% set n.x = (a)|__stored__ %}{% set n.x = n.x + 1 %}");
+        check("{{ m([a], k={'b': c + d}) }}", "{{ m(([a])|__kept__, k=({'b': (c + d)|__kept__})|__kept__) }}");
+        check("{% if a == b and c == 'd' %}", "{% if a == (b)|__weighed__ and c == 'd' %}");
+        check("{% with a = b|map('x') %}{% endwith %}", "{% with a = (b|map('x'))|__kept__ %}{% endwith %}");
+        check("{{ a + b }}{{ a|sort }}{{ [a, b] }}", "{{ a + b }}{{ a|sort }}{{ [a, b] }}");
+        check(
+            "{{ (a|list)|join('-') }}{{ loop.changed(a.b) }}",
+            "{{ (a|list)|join('-') }}{{ loop.changed((a.b)|__weighed__) }}",
+        );
+    }
+
+    #[test]
+    fn an_expression_has_so_many_parts() {
+        let parts = |count: usize| prepare(&format!("\n{{{{ x{} }}}}", "|list".repeat(count))).too_many_parts;
+        assert_eq!((parts(100), parts(101)), (None, Some(2)));
     }
 
     #[test]

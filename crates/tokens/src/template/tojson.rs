@@ -3,6 +3,8 @@
 //! In: a value and json.dumps' arguments; out: its text, byte for byte: `", "` and `": "`, keys in order, characters
 //! as they are, floats as Python writes them. What json.dumps refuses is refused.
 
+use std::cell::Cell;
+
 use minijinja::{
     Error, ErrorKind, Value,
     value::{Rest, ValueKind, ValueOrKwargs},
@@ -10,7 +12,7 @@ use minijinja::{
 
 use super::{
     args::Args,
-    python,
+    meter, python,
     value::{BigInt, Dict},
 };
 
@@ -24,7 +26,12 @@ struct Style {
     item_separator: String,
     key_separator: String,
     sort_keys: bool,
+    /// Bytes that were paid for.
+    paid: Cell<usize>,
 }
+
+/// Text that may be written before it is paid for, in bytes.
+const CREDIT: usize = 4096;
 
 /// The filter.
 pub(super) fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
@@ -39,6 +46,7 @@ pub(super) fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String,
     args.done()?;
     let mut out = String::new();
     write(&mut out, value, &style, 0)?;
+    style.pay(&out)?;
     Ok(out)
 }
 
@@ -72,22 +80,35 @@ impl Style {
             item_separator,
             key_separator,
             sort_keys: sort_keys.is_some_and(|given| given.is_true()),
+            paid: Cell::new(0),
         })
     }
 
-    fn new_line(&self, out: &mut String, depth: usize) {
+    /// Pays for what was written since the last time.
+    fn pay(&self, out: &str) -> Result<(), Error> {
+        meter::write(out.len() - self.paid.replace(out.len()))
+    }
+
+    fn new_line(&self, out: &mut String, depth: usize) -> Result<(), Error> {
         if let Some(indent) = &self.indent {
+            if indent.len() * depth > CREDIT {
+                meter::write(indent.len() * depth)?;
+            }
             out.push('\n');
             for _ in 0..depth {
                 out.push_str(indent);
             }
         }
+        Ok(())
     }
 }
 
 fn write(out: &mut String, value: &Value, style: &Style, depth: usize) -> Result<(), Error> {
     if depth > MAX_DEPTH {
         return Err(refused("tojson: nested too deeply".into()));
+    }
+    if out.len() > style.paid.get() + CREDIT || meter::is_spent() {
+        style.pay(out)?;
     }
     match value.kind() {
         ValueKind::None => out.push_str("null"),
@@ -127,11 +148,11 @@ fn write_list(out: &mut String, value: &Value, style: &Style, depth: usize) -> R
         if !std::mem::take(&mut empty) {
             out.push_str(&style.item_separator);
         }
-        style.new_line(out, depth + 1);
+        style.new_line(out, depth + 1)?;
         write(out, &item, style, depth + 1)?;
     }
     if !empty {
-        style.new_line(out, depth);
+        style.new_line(out, depth)?;
     }
     out.push(']');
     Ok(())
@@ -151,13 +172,13 @@ fn write_dict(out: &mut String, value: &Value, style: &Style, depth: usize) -> R
         if !std::mem::take(&mut empty) {
             out.push_str(&style.item_separator);
         }
-        style.new_line(out, depth + 1);
+        style.new_line(out, depth + 1)?;
         write_key(out, &key, style)?;
         out.push_str(&style.key_separator);
         write(out, &value, style, depth + 1)?;
     }
     if !empty {
-        style.new_line(out, depth);
+        style.new_line(out, depth)?;
     }
     out.push('}');
     Ok(())
