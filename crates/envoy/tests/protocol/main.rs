@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "what isn't as it should be is a failed test")]
 
+mod acceptance;
 mod cases;
 mod cuts;
+mod endings;
 mod exchange;
 mod gateway;
 mod health;

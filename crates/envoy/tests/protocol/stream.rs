@@ -13,6 +13,7 @@ use envoy::{
 use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingRequest;
 use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingResponse;
 use envoy_types::pb::envoy::service::ext_proc::v3::external_processor_client::ExternalProcessorClient;
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Barrier, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -20,6 +21,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status, Streaming};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::gateway::{self, Beside};
 use crate::script::show_reply;
@@ -91,15 +95,20 @@ struct Picker {
 
 impl Picker {
     async fn start(settings: Settings, tls: Option<Tls>, together: usize) -> Self {
+        Self::watched(settings, tls, together, Patience::default()).await.0
+    }
+
+    async fn watched(settings: Settings, tls: Option<Tls>, together: usize, patience: Patience) -> (Self, Watchdog) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (tell, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let desk = Desk { events: tell, together: Arc::new(Barrier::new(together)) };
         let readiness = Readiness::new();
-        let watchdog = Watchdog::start(readiness.clone(), Patience::default()).unwrap();
-        let running = tokio::spawn(envoy::run(listener, tls, desk, watchdog, settings, async { drop(stopped.await) }));
-        Self { address, events, readiness, stop: Some(stop), running }
+        let watchdog = Watchdog::start(readiness.clone(), patience).unwrap();
+        let running =
+            tokio::spawn(envoy::run(listener, tls, desk, watchdog.clone(), settings, async { drop(stopped.await) }));
+        (Self { address, events, readiness, stop: Some(stop), running }, watchdog)
     }
 
     async fn plain() -> Self {
@@ -264,12 +273,13 @@ async fn a_decision_that_breaks_ends_its_own_stream_with_an_error() {
 #[tokio::test]
 async fn a_message_over_the_limit_is_refused_with_413() {
     let settings = Settings { limits: Limits { max_body: 1000 }, ..Settings::default() };
-    let picker = Picker::start(settings, None, 1).await;
+    let mut picker = Picker::start(settings, None, 1).await;
     let channel = picker.channel().await;
     for size in ["1001B", "2000000B"] {
         let mut call = Call::open(&channel).await;
         call.say_all(&["headers POST /now", &format!("body {size} end")]).await;
         call.hears(&["immediate 413 +content-type=application/json", "end"]).await;
+        assert_eq!(picker.event().await, "too_large");
     }
 }
 
@@ -467,4 +477,141 @@ async fn a_stream_after_the_shutdown_is_not_taken() {
     (&mut picker.running).await.unwrap().unwrap();
     let refused = Call::open_as(ExternalProcessorClient::new(channel)).await.err().unwrap();
     assert_eq!(refused.code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_body_that_stops_coming_is_not_waited_for() {
+    let settings = Settings { body_stall: Duration::from_millis(20), ..Settings::default() };
+    let mut picker = Picker::start(settings, None, 1).await;
+    let mut call = Call::open(&picker.channel().await).await;
+    call.say_all(&["headers POST /now x-request-id=r", "body hel"]).await;
+    call.hears(&[ANSWERED[0], "body hel"]).await;
+    assert_eq!([picker.event().await, picker.event().await], ["asked", "stalled"]);
+    call.say("body lo end").await;
+    call.hears(&["body lo end"]).await;
+}
+
+#[tokio::test]
+async fn when_bodies_have_no_memory_left_requests_still_pass_whole() {
+    let body_memory = BodyMemory::new(100_000);
+    let settings = Settings { body_memory: body_memory.clone(), ..Settings::default() };
+    let mut picker = Picker::start(settings, None, 1).await;
+    let channel = picker.channel().await;
+    let mut held = Call::open(&channel).await;
+    held.say_all(&["headers POST /now x-request-id=r", "body 90000B"]).await;
+    while body_memory.held() < 90_000 {
+        tokio::task::yield_now().await;
+    }
+    let mut call = Call::open(&channel).await;
+    call.say_all(&["headers POST /now x-request-id=r content-length=120000", "body 60000B", "body 60000B end"]).await;
+    call.hears(&[ANSWERED[0], "body 60000B", "body 60000B end"]).await;
+    held.say("body - end").await;
+    held.hears(&[ANSWERED[0], "body 62000B", "body 28000B end"]).await;
+    drop((held, call));
+    let mut dropped = 0;
+    while dropped < 2 {
+        dropped += usize::from(picker.event().await == "ticket dropped");
+    }
+    while body_memory.held() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_takes_no_answers_loses_its_stream() {
+    let settings = Settings { untaken: Duration::from_millis(50), ..Settings::default() };
+    let mut picker = Picker::start(settings, None, 1).await;
+    let mut call = Call::open(&picker.channel().await).await;
+    call.say_all(&ASKED).await;
+    call.hears(&ANSWERED).await;
+    let say = call.say.clone();
+    let pushing = tokio::spawn(async move {
+        loop {
+            if say.send(gateway::message(&["chunk", "60000B"], Beside::default())).await.is_err() {
+                break;
+            }
+        }
+    });
+    assert_eq!([picker.event().await, picker.event().await], ["asked", "ticket dropped"]);
+    let end = loop {
+        match call.hear().await {
+            answer if answer.starts_with("chunk") => {}
+            end => break end,
+        }
+    };
+    assert_eq!(end, "DeadlineExceeded");
+    pushing.abort();
+}
+
+#[tokio::test]
+async fn a_request_that_is_decided_while_draining_is_left_together_with_its_answers() {
+    let mut picker = Picker::plain().await;
+    let mut call = Call::open(&picker.channel().await).await;
+    call.say_all(&["headers POST /now x-request-id=r", "body hel"]).await;
+    // Taken, since another stream of the same connection is answered after it.
+    let mut other = Call::open(&picker.channel().await).await;
+    other.say_all(&ASKED).await;
+    other.hears(&ANSWERED).await;
+    picker.stop();
+    until_refused(picker.address).await;
+    call.say("body lo end").await;
+    call.hears(&ANSWERED).await;
+    assert_eq!(call.hear().await, "end");
+    other.say("response 204 end").await;
+    other.hears(&["response", "end"]).await;
+    picker.running.await.unwrap().unwrap();
+}
+
+#[test]
+fn a_stuck_runtime_is_not_serving_and_its_gateways_are_let_go_of_until_it_goes_on() {
+    let serving = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let asking = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let patience = Patience { stuck_after: Duration::from_millis(300), dead_after: Duration::from_millis(900) };
+    let (picker, watchdog) = serving.block_on(Picker::watched(Settings::default(), None, 1, patience));
+    let (health, _stop) = serving.block_on(health_port(watchdog.clone()));
+    picker.readiness.set(State::Ready);
+
+    asking.block_on(async {
+        let mut probe = HealthClient::new(plain(health).await);
+        until(&mut probe, "", ServingStatus::Serving).await;
+        let mut call = Call::open(&picker.channel().await).await;
+        call.say_all(&ASKED).await;
+        call.hears(&ANSWERED).await;
+
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        serving.spawn(async move { held.recv() });
+        until(&mut probe, "", ServingStatus::NotServing).await;
+        until(&mut probe, "liveness", ServingStatus::NotServing).await;
+        assert!(watchdog.is_stuck());
+        assert_ne!(call.hear().await, "end", "a clean end would tell its gateway that all is well");
+        let mut late = TcpStream::connect(picker.address).await.unwrap();
+        assert!(matches!(late.read(&mut [0; 1]).await, Ok(0) | Err(_)));
+
+        drop(release);
+        until(&mut probe, "liveness", ServingStatus::Serving).await;
+        until(&mut probe, "", ServingStatus::Serving).await;
+        let mut call = Call::open(&picker.channel().await).await;
+        call.say_all(&ASKED).await;
+        call.hears(&ANSWERED).await;
+        assert!(watchdog.times_stuck() >= 1);
+    });
+}
+
+async fn health_port(watchdog: Watchdog) -> (SocketAddr, oneshot::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    tokio::spawn(envoy::run_health(listener, watchdog, async { drop(stopped.await) }));
+    (address, stop)
+}
+
+async fn plain(address: SocketAddr) -> Channel {
+    Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
+}
+
+async fn until(probe: &mut HealthClient<Channel>, service: &str, status: ServingStatus) {
+    let ask = || HealthCheckRequest { service: service.to_owned() };
+    while probe.check(ask()).await.unwrap().into_inner().status() != status {
+        tokio::task::yield_now().await;
+    }
 }
