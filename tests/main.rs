@@ -27,6 +27,7 @@ mod black_box {
     mod modes;
     mod outage;
     mod picks;
+    mod said;
     mod shutdown;
     mod tools;
 }

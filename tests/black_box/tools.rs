@@ -82,7 +82,7 @@ fn tokenize_says_why_it_can_not() {
     };
     check("{\"messages\":[", &[], "the body is not JSON: a value should stand here (byte 13)");
     check("[]", &[], "the body should be a JSON object, but is a list");
-    check("{\"messages\":[]}", &[], "`messages` is absent or empty");
+    check("{\"messages\":[]}", &[], "messages: there are no messages");
     check("{\"prompt\":\"x\"}", &["--path", "/nowhere"], "/nowhere: no known API has this path");
     let own = r#"{"messages":[{"role":"user","content":"x"}],"chat_template":"{{ x }}"}"#;
     check(own, &[], "the request brings its own chat template, which this picker doesn't run");

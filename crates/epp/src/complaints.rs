@@ -45,6 +45,11 @@ fn in_words(note: Note) -> &'static str {
         Note::StaleLoad => "every endpoint's reading is old",
         Note::LoadUnknown => "no engine says how loaded it is",
         Note::PrefixCachingOff => "the chosen engine has prefix caching switched off",
+        Note::Inexact => "the engine's tokens may be others: for what is cut off, or for images in a text",
+        Note::NotRewritten => {
+            "the model that a header asks for can't be put into the body: it names none, or is packed"
+        }
+        Note::Panicked => "understanding a request failed: a defect of the picker's, please report it",
         Note::NoTokenizer => "the model's tokenizer or template isn't there or failed: give --model NAME=DIR",
         Note::Estimated => "prompts are estimated at four bytes a token: give --model NAME=DIR",
         Note::NoModel => "requests name no model, and several are configured",

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use request::Engine;
 
 /// The whole command line: flags serve, a sub-command is a tool.
 #[derive(Debug, Parser)]
@@ -79,6 +80,9 @@ pub(crate) struct Reading {
     /// The tenant, as the header that the operator trusts would name it.
     #[arg(long, value_name = "TENANT", default_value = "")]
     pub(crate) tenant: String,
+    /// The pool's engine, as the picker's config has it in defaultEngine: vllm or sglang.
+    #[arg(long, value_name = "ENGINE", default_value = "vllm", value_parser = engine)]
+    pub(crate) engine: Engine,
     /// Tokens in a block of the engine's cache.
     #[arg(long, value_name = "TOKENS", default_value = "16")]
     pub(crate) block_size: NonZeroU32,
@@ -194,6 +198,11 @@ impl Cli {
     pub(crate) fn from_process() -> Self {
         Self::parse_from(std::env::args_os().enumerate().filter(|(at, a)| *at == 0 || !a.is_empty()).map(|(_, a)| a))
     }
+}
+
+/// An engine whose prompts differ.
+fn engine(name: &str) -> Result<Engine, String> {
+    Engine::named(name).ok_or_else(|| format!("expected one of {}", Engine::ALL.map(Engine::as_str).join(", ")))
 }
 
 /// One `--model` flag: the name first, then aliases, and the directory.

@@ -2,6 +2,7 @@
 
 mod admin;
 mod certificate;
+mod client;
 mod complaints;
 mod cpu;
 mod endpoints_file;

@@ -173,6 +173,14 @@ impl Models {
         Self::Configured { by_name, only }
     }
 
+    /// Whether a request may use this name; any, where none is configured.
+    pub(crate) fn know(&self, name: &str) -> bool {
+        match self {
+            Self::Estimated(_) => true,
+            Self::Configured { by_name, .. } => by_name.contains_key(name),
+        }
+    }
+
     /// Every name that a request may use.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         match self {

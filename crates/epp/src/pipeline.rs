@@ -9,18 +9,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use blocks::Fingerprint;
+use config::Trust;
 use envoy::{Handler, Inbound, Refusal, Unread, Verdict};
 use fleet::{Fleet, View};
 use pick::{Note, Policy};
 use route::{Asked, Routed, Router, Unroutable};
 
+use crate::client::{Said, said};
 use crate::complaints::Complaints;
 use crate::cpu::{Cpu, NotRun, Weight};
 use crate::load_only::LoadOnly;
 use crate::metrics::{Metrics, ModelLabel, ModelNames};
 use crate::models::Models;
 use crate::progress::Progress;
-use crate::understand::{Arrived, Understood, understand};
+use crate::understand::{Arrived, Rules, Understood, understand};
 use crate::underway::{Beginning, Underway};
 
 /// Blocks from which on a prompt is scored and learned away from the runtime's threads: some 50 ns each.
@@ -48,6 +50,10 @@ pub(crate) struct Pipeline {
     pub(crate) cpu: Cpu,
     /// The header that says which tenant asks.
     pub(crate) tenant_header: Option<String>,
+    /// How requests are read.
+    pub(crate) rules: Rules,
+    /// What clients may say of themselves.
+    pub(crate) trust: Trust,
     /// The operator's switch to leave prompts unread.
     pub(crate) load_only: LoadOnly,
     /// Whether a body that isn't understood is refused.
@@ -75,7 +81,11 @@ impl Handler for Pipeline {
 
     async fn decide(&self, inbound: Inbound) -> Result<(Verdict, Underway), Refusal> {
         let arrived = Instant::now();
-        let mut understood = self.understand(&inbound).await;
+        let (said, untrusted) = said(&inbound.headers, self.trust);
+        let mut understood = self.understand(&inbound, &said).await;
+        if said.model_rewrite.is_some() && understood.renamed.is_none() && understood.model != said.model_rewrite {
+            understood.notes.push(Note::NotRewritten);
+        }
         let model = self.names.label(understood.model.as_deref());
         self.refuse_what_is_not_understood(&understood).inspect_err(|refusal| self.count_refusal(&model, refusal))?;
         // Looked at anew: the fleet may have changed while the prompt was tokenized.
@@ -85,7 +95,7 @@ impl Handler for Pipeline {
             .await
             .map_err(|why| Refusal::NoEndpoint(why.to_string().into()))
             .inspect_err(|refusal| self.count_refusal(&model, refusal))?;
-        let verdict = self.verdict(&routed, &view);
+        let verdict = self.verdict(&routed, &view, &mut understood, untrusted);
         let beginning = Beginning {
             arrived,
             at: SystemTime::now(),
@@ -93,6 +103,7 @@ impl Handler for Pipeline {
             request_id: inbound.request_id,
             body_bytes: inbound.body.map_or(0, |body| body.len()),
             view,
+            said,
         };
         let running = self.metrics.requests.picked(&model);
         let underway = Underway::new(beginning, understood, routed, model, running, self);
@@ -114,7 +125,7 @@ impl Handler for Pipeline {
 
 impl Pipeline {
     /// Parse, encode, hash: on the CPU's threads, or not at all.
-    async fn understand(&self, inbound: &Inbound) -> Understood {
+    async fn understand(&self, inbound: &Inbound, said: &Said) -> Understood {
         if let Some(unread) = inbound.unread {
             return Understood { notes: vec![why_unread(unread)], ..Understood::default() };
         }
@@ -125,6 +136,8 @@ impl Pipeline {
             body: inbound.body.clone(),
             load_only: self.load_only.is_on(),
             tenant: self.tenant_header.as_ref().and_then(|name| inbound.headers.text(name)).map(str::to_owned),
+            rules: self.rules,
+            rewrite: said.model_rewrite.clone(),
             progress: progress.clone(),
         };
         let Some(_) = arrived.body else {
@@ -151,15 +164,28 @@ impl Pipeline {
                         "understanding a request failed: it goes on by load"
                     );
                 }
-                Understood { notes: vec![Note::Busy], ..Understood::default() }
+                let note = if why == NotRun::Panicked { Note::Panicked } else { Note::Busy };
+                Understood { notes: vec![note], ..Understood::default() }
             }
             Err(_) => so_far(&progress),
         }
     }
 
     /// Where to, and what conformance tests and curious gateways are told beside it.
-    fn verdict(&self, routed: &Routed, view: &View) -> Verdict {
-        let mut verdict = Verdict { destination: routed.destinations.clone(), ..Verdict::default() };
+    fn verdict(
+        &self,
+        routed: &Routed,
+        view: &View,
+        understood: &mut Understood,
+        mut remove_headers: Vec<String>,
+    ) -> Verdict {
+        let body = understood.renamed.as_mut().map(|renamed| std::mem::take(&mut renamed.body));
+        if body.is_some() {
+            // A packed answer would keep the engine's name of the model.
+            remove_headers.push("accept-encoding".to_owned());
+        }
+        let destination = routed.destinations.clone();
+        let mut verdict = Verdict { destination, body, remove_headers, ..Verdict::default() };
         if self.tell_scores {
             let scored = routed.decision.ranked.iter();
             verdict.scores = scored.filter_map(|r| Some((view.get(r.id)?.member.address, r.total))).collect();

@@ -1,5 +1,7 @@
 //! The decision's record as a line of the log: what was asked, each candidate with its parts, what was chosen, how it
-//! ended. No prompt text, no header and no key is in it.
+//! ended. No prompt text and no key is in it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use record::{Asked, Choice, Ended, Outcome, Record};
 
@@ -28,6 +30,10 @@ fn record(underway: &Underway) -> Record {
         block_size: understood.block_size,
         body_bytes: beginning.body_bytes as u64,
         stream: understood.stream,
+        objective: beginning.said.objective.clone(),
+        fairness_id: beginning.said.fairness_id.clone(),
+        session: beginning.said.session.as_deref().map(hashed),
+        rewritten_from: understood.renamed.as_ref().map(|renamed| underway.label_of(&renamed.asked)),
     };
     let choice = Choice {
         view: &beginning.view,
@@ -39,6 +45,13 @@ fn record(underway: &Underway) -> Record {
         took: beginning.decided_in,
     };
     Record { outcome: Some(outcome(underway)), ..Record::new(beginning.request_id.as_str(), asked, &choice) }
+}
+
+/// The same for equal sessions, in every picker of this build; no session can be read from it.
+fn hashed(session: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    session.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 fn outcome(underway: &Underway) -> Outcome {

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use engine::{Dialects, Event, Pace, Scraper, Target};
 use envoy::{BodyMemory, Limits, Patience, Readiness, State, Watchdog};
 use fleet::{Fleet, Member};
+use request::Engine;
 use route::{Assumed, Router};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -24,6 +25,7 @@ use crate::metrics::{FleetMetrics, Metrics, ModelNames, ServerMetrics};
 use crate::models::Models;
 use crate::pipeline::Pipeline;
 use crate::settings::Settings;
+use crate::understand::Rules;
 use crate::{admin, certificate, endpoints_file, engines, memory_limit, metrics};
 
 /// The pool's name in metrics, where no InferencePool gives one.
@@ -83,6 +85,11 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         models,
         cpu: Cpu::new(flags.cpu_threads.unwrap_or_else(cores), flags.cpu_queue),
         tenant_header: config.tenant_header,
+        rules: Rules {
+            engine: Engine::named(&config.engines.default).unwrap_or_default(),
+            trust_request_template: config.trust_request_chat_template,
+        },
+        trust: config.trust,
         load_only,
         strict: flags.strict_requests,
         heed_subset: !flags.disable_endpoint_subset_filter,

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use config::Config;
+use request::Engine;
 
 use crate::flags::Reading;
 
@@ -115,6 +116,22 @@ fn in_words(config: &Config) -> String {
     }
     if config.load_only {
         lines.push("Prompts are left unread: endpoints are chosen by load alone.".into());
+    }
+    if let Some(engine) = Engine::named(&config.engines.default).filter(|engine| *engine != Engine::Vllm) {
+        lines.push(format!("Requests are read as {} reads them.", engine.as_str()));
+    }
+    let config::Trust { objective, fairness_id, session, model_rewrite } = config.trust;
+    let said = [
+        ("an objective", objective),
+        ("a fairness id", fairness_id),
+        ("a session", session),
+        ("another model", model_rewrite),
+    ];
+    let named: Vec<&str> = said.into_iter().filter(|(_, trusted)| *trusted).map(|(name, _)| name).collect();
+    let named = if named.is_empty() { "nothing".to_owned() } else { named.join(", ") };
+    lines.push(format!("Clients may name: {named}."));
+    if config.trust_request_chat_template {
+        lines.push("Chat templates that come in requests are run.".into());
     }
     if let Some(header) = &config.tenant_header {
         lines.push(format!("Requests with different values of the header {header} share no prefix."));

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use blocks::{Chain, Fingerprint, Seed};
 use bytes::Bytes;
 use pick::Note;
-use request::NotUnderstood;
+use request::{Engine, NotUnderstood};
 use tokens::{Context, EncodeError, Encoded, Tokenizer};
 
 use crate::models::Models;
@@ -30,8 +30,32 @@ pub(crate) struct Arrived {
     pub(crate) load_only: bool,
     /// The tenant, from the header that the operator trusts.
     pub(crate) tenant: Option<String>,
+    /// How it is read.
+    pub(crate) rules: Rules,
+    /// The model to use in place of the body's, as the client asked.
+    pub(crate) rewrite: Option<String>,
     /// What is told meanwhile, and whether anyone still waits.
     pub(crate) progress: Progress,
+}
+
+/// How requests are read, the same for all of a pool's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rules {
+    /// The engine whose text and tokens are to be met.
+    pub(crate) engine: Engine,
+    /// Whether a chat template that comes in a request is run.
+    pub(crate) trust_request_template: bool,
+}
+
+/// A body whose model was replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Renamed {
+    /// What goes to the engine; empty once it has gone.
+    pub(crate) body: Bytes,
+    /// The model's name in it.
+    pub(crate) to: String,
+    /// The name that the client's body held, and that its answer is to hold.
+    pub(crate) asked: String,
 }
 
 /// What routing needs of a request.
@@ -49,6 +73,10 @@ pub(crate) struct Understood {
     pub(crate) estimated: bool,
     /// Whether the engine will put further tokens in place of images, sounds or films.
     pub(crate) multimodal: bool,
+    /// Whether the engine's tokens may be others, which can't be told here.
+    pub(crate) inexact: bool,
+    /// The body to send in place of the one that came, where its model was replaced.
+    pub(crate) renamed: Option<Renamed>,
     /// Tokens in a block of the first of the fingerprints; zero without any.
     pub(crate) block_size: u32,
     /// The prompt's hashes, one for each block size of the fleet; empty if nothing is known of the prompt.
@@ -79,9 +107,18 @@ pub(crate) fn understand(arrived: &Arrived, models: &Models, sizes: &[NonZeroU32
             return understood;
         }
     };
-    match request::parse(&arrived.path, &plain) {
-        Ok(request) => understood.read(&request, arrived, models, sizes, now),
-        Err(why) => understood.without(&why),
+    match request::parse_for(arrived.rules.engine, &arrived.path, &plain) {
+        Ok(mut request) => {
+            if let Some(to) = &arrived.rewrite {
+                let as_it_came = if let Cow::Borrowed(body) = plain { Some(body) } else { None };
+                understood.rename(&mut request, to, as_it_came);
+            }
+            understood.read(&request, arrived, models, sizes, now);
+        }
+        Err(why) => {
+            understood.without(&why);
+            understood.notes.extend(arrived.rewrite.as_ref().map(|_| Note::NotRewritten));
+        }
     }
     understood
 }
@@ -95,6 +132,19 @@ impl Understood {
             _ => Note::NotUnderstood,
         });
         self.problem = Some(why.to_string());
+    }
+
+    /// Replaces the model, in the body (`plain`, where it came so) too. What came packed would have to be packed again, and stays as it is.
+    fn rename(&mut self, request: &mut request::Request<'_>, to: &str, plain: Option<&[u8]>) {
+        let Some(asked) = request.model.as_deref().filter(|asked| *asked != to) else {
+            self.notes.extend(request.model.is_none().then_some(Note::NotRewritten));
+            return;
+        };
+        let Some(body) = plain.and_then(|plain| request::rename_model(plain, to)) else {
+            return self.notes.push(Note::NotRewritten);
+        };
+        self.renamed = Some(Renamed { body: body.into(), to: to.to_owned(), asked: asked.to_owned() });
+        request.model = Some(Cow::Owned(to.to_owned()));
     }
 
     fn read(
@@ -113,7 +163,9 @@ impl Understood {
             self.notes.push(Note::OperatorLoadOnly);
             return;
         }
-        let Some((tokenizer, mut seed)) = self.border(request.model.as_deref(), models) else { return };
+        let (asked, adapter) = model_and_adapter(request, arrived.rules.engine, models);
+        let Some((tokenizer, mut seed)) = self.border(asked, models) else { return };
+        seed.adapter = adapter.unwrap_or(seed.adapter);
         if !request.fills_cache {
             return;
         }
@@ -121,7 +173,7 @@ impl Understood {
         if arrived.progress.is_given_up() {
             return;
         }
-        let tokenized = match Tokenized::of(request, &tokenizer, seed, now) {
+        let tokenized = match Tokenized::of(request, &tokenizer, seed, arrived.rules, now) {
             Ok(tokenized) => tokenized,
             Err(why) => return self.not_encoded(&why),
         };
@@ -132,6 +184,10 @@ impl Understood {
         if encoded.estimated {
             self.notes.push(Note::Estimated);
         }
+        if encoded.inexact.is_some() {
+            self.notes.push(Note::Inexact);
+        }
+        self.inexact = encoded.inexact.is_some();
         self.prompt_tokens = Some(encoded.tokens() as u64);
         self.estimated = encoded.estimated;
         self.multimodal = encoded.multimodal;
@@ -177,6 +233,21 @@ impl Understood {
     }
 }
 
+/// The model asked for, and an adapter that is named apart from it: SGLang takes `model:adapter`, else its `lora_path`.
+fn model_and_adapter<'r>(
+    request: &'r request::Request<'_>,
+    engine: Engine,
+    models: &Models,
+) -> (Option<&'r str>, Option<&'r str>) {
+    let (asked, path) = (request.model.as_deref(), request.adapter.as_deref());
+    match asked.and_then(|asked| asked.split_once(':')) {
+        Some((model, adapter)) if engine == Engine::Sglang && !asked.is_some_and(|asked| models.know(asked)) => {
+            (Some(model.trim()), Some(adapter.trim()).filter(|adapter| !adapter.is_empty()).or(path))
+        }
+        _ => (asked, path),
+    }
+}
+
 /// A request's prompt in tokens, and the border within which it is hashed. Serving and the tools make it the same way.
 #[derive(Debug)]
 pub(crate) struct Tokenized<'a> {
@@ -192,9 +263,16 @@ impl<'a> Tokenized<'a> {
         request: &'a request::Request<'_>,
         tokenizer: &Tokenizer,
         border: Seed<'a>,
+        rules: Rules,
         now: SystemTime,
     ) -> Result<Self, EncodeError> {
-        let encoded = tokenizer.encode(&request.prompt, &Context::at(now))?;
+        let context = Context {
+            engine: rules.engine,
+            truncation: request.truncation,
+            trust_request_template: rules.trust_request_template,
+            ..Context::at(now)
+        };
+        let encoded = tokenizer.encode(&request.prompt, &context)?;
         let seed = Seed { cache_salt: request.cache_salt.as_deref().unwrap_or_default(), ..border };
         Ok(Self { encoded, seed })
     }
@@ -217,5 +295,7 @@ fn salt<'a>(salt: &'a str, media: &[u64]) -> Cow<'a, str> {
     Cow::Owned(format!("{salt}\u{0}{}", media.join(",")))
 }
 
+#[cfg(test)]
+mod rewritten;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! A request on its way: held from the pick until its stream's end, however it ends.
 //!
-//! In: the answer's head and body, as they pass; out: the same bytes. On the way it corrects the index and the books, and
+//! In: the answer's head and body, as they pass; out: the same bytes, but for the model's name where the engine was given
+//! another. On the way it corrects the index and the books, and
 //! reads what the engine says it used. Its drop gives the booking back, counts, and prints the decision's record.
 
 use std::sync::Arc;
@@ -9,9 +10,10 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use envoy::{ResponseHead, Ticket, Untold};
 use fleet::View;
-use request::{Answer, Seen, Usage};
+use request::{Answer, NameBack, Seen, Usage};
 use route::{Routed, Served};
 
+use crate::client::Said;
 use crate::metrics::{Finished, Foretold, Metrics, ModelLabel, ModelNames, Running};
 use crate::pipeline::{Pipeline, SERVED};
 use crate::understand::Understood;
@@ -31,6 +33,8 @@ pub(crate) struct Beginning {
     pub(crate) body_bytes: usize,
     /// The fleet as it was then: the names of its endpoints.
     pub(crate) view: Arc<View>,
+    /// What the client said of itself and may say.
+    pub(crate) said: Said,
 }
 
 /// A request on its way.
@@ -46,6 +50,8 @@ pub(crate) struct Underway {
     pub(crate) first_content: Option<Duration>,
     pub(crate) complete: bool,
     answer: Option<Answer>,
+    /// Puts the model's name back that the client asked for.
+    name_back: Option<NameBack>,
     response_bytes: usize,
     log: bool,
     conformance: bool,
@@ -76,6 +82,7 @@ impl Underway {
             first_content: None,
             complete: false,
             answer: None,
+            name_back: None,
             response_bytes: 0,
             log: pipeline.log_decisions,
             conformance: pipeline.conformance,
@@ -88,6 +95,11 @@ impl Underway {
     /// What the engine says it used, as far as it has passed.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.answer.as_ref().and_then(Answer::usage)
+    }
+
+    /// A model's name as a bounded label.
+    pub(crate) fn label_of(&self, model: &str) -> String {
+        self.names.label(Some(model)).name()
     }
 
     /// Time since the request was whole.
@@ -135,9 +147,15 @@ impl Ticket for Underway {
             let header = |name| head.headers.text(name);
             self.answer = Some(Answer::new(header("content-type"), header("content-encoding")));
         } else {
-            self.routed.failed();
-            self.metrics.picks.undone();
+            if self.routed.failed() {
+                self.metrics.picks.undone();
+            }
             self.metrics.requests.failed(&self.model, "ModelServerError");
+        }
+        if let Some(renamed) = &self.understood.renamed {
+            let header = |name| head.headers.text(name);
+            let (kind, coding) = (header("content-type"), header("content-encoding"));
+            self.name_back = Some(NameBack::new(&renamed.to, &renamed.asked, kind, coding));
         }
         if head.end {
             self.over();
@@ -154,7 +172,12 @@ impl Ticket for Underway {
         if end {
             self.over();
         }
-        part
+        let Some(name_back) = &mut self.name_back else { return part };
+        let mut passed = name_back.pass(&part);
+        if end {
+            passed.append(&mut name_back.finish());
+        }
+        passed.into()
     }
 }
 
@@ -186,7 +209,7 @@ impl Drop for Underway {
         }
         // Only answers of APIs that report usage count for its coverage.
         if self.succeeded() && self.complete && !self.understood.api.is_empty() {
-            let exact = !self.understood.estimated && !self.understood.multimodal;
+            let exact = !self.understood.estimated && !self.understood.multimodal && !self.understood.inexact;
             let foretold = Foretold {
                 prompt_tokens: self.understood.prompt_tokens.filter(|_| exact),
                 cached_tokens: self.predicted,

@@ -86,6 +86,12 @@ pub enum Note {
     LoadUnknown,
     /// The chosen endpoint reuses no prefixes; nothing is believed of its cache.
     PrefixCachingOff,
+    /// The engine's tokens may be others, which can't be told here.
+    Inexact,
+    /// The client asked for another model than the body's, but the body's couldn't be replaced.
+    NotRewritten,
+    /// Understanding the request failed for a defect of the picker's.
+    Panicked,
     /// No tokenizer is loaded for the model: nothing is known of the prompt.
     NoTokenizer,
     /// The prompt's tokens are an estimate by its bytes.
@@ -118,11 +124,14 @@ pub enum Note {
 
 impl Note {
     /// All of them.
-    pub const ALL: [Note; 18] = [
+    pub const ALL: [Note; 21] = [
         Note::AllSetAside,
         Note::StaleLoad,
         Note::LoadUnknown,
         Note::PrefixCachingOff,
+        Note::Inexact,
+        Note::NotRewritten,
+        Note::Panicked,
         Note::NoTokenizer,
         Note::Estimated,
         Note::NoModel,
@@ -146,6 +155,9 @@ impl Note {
             Note::StaleLoad => "stale_load",
             Note::LoadUnknown => "load_unknown",
             Note::PrefixCachingOff => "prefix_caching_off",
+            Note::Inexact => "inexact",
+            Note::NotRewritten => "not_rewritten",
+            Note::Panicked => "panicked",
             Note::NoTokenizer => "no_tokenizer",
             Note::Estimated => "estimated",
             Note::NoModel => "no_model",

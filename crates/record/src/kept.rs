@@ -53,6 +53,18 @@ pub struct Asked {
     pub body_bytes: u64,
     /// Whether a streamed answer was asked for.
     pub stream: bool,
+    /// The objective that the client named, where it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<String>,
+    /// The fairness id that the client named, where it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness_id: Option<String>,
+    /// The session that the client named, where it may, as a hash: equal sessions have equal ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The name that the body held for the model, as a bounded label, where it was replaced by the one above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewritten_from: Option<String>,
 }
 
 /// One endpoint as it was seen, once, for this decision.

@@ -49,6 +49,8 @@ fn full() -> Record {
     let failed = Candidate { standing: Standing::Failed, ..candidate(2, 0.0, 0) };
     let (mut record, _) = keep(10, &[candidate(0, 5.0, 9), candidate(1, 0.0, 0), failed], &Policy::default());
     record.asked.prompt_tokens = Some(160);
+    let said = ["batch", "team-a", "0011223344556677", "other"].map(|said| Some(said.to_owned()));
+    [record.asked.objective, record.asked.fairness_id, record.asked.session, record.asked.rewritten_from] = said;
     record.outcome = Some(Outcome {
         status: Some(200),
         served: Some("10.0.0.1:8000".into()),

@@ -11,6 +11,7 @@ mod harmony;
 mod media;
 mod messages;
 mod model;
+mod requested;
 mod template;
 mod truncation;
 

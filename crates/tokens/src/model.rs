@@ -17,6 +17,7 @@ use crate::{
     harmony::Harmony,
     media::Placeholders,
     messages::{self, Conversation},
+    requested::Requested,
     template::{ContentFormat, Dict, List, to_template},
     truncation,
 };
@@ -34,6 +35,7 @@ pub struct Model {
     encoder: Encoder,
     harmony: Option<Harmony>,
     templates: Vec<Named>,
+    requested: Requested,
     placeholders: Placeholders,
     special_tokens: Vec<(String, Value)>,
     warnings: Vec<String>,
@@ -72,7 +74,16 @@ impl Model {
         let mut warnings = if harmony.is_some() { Vec::new() } else { warnings(&templates) };
         warnings.extend(encoder.slow_because().map(|because| format!("tokenizer.json is encoded slowly: {because}")));
         let placeholders = placeholders(files.config.as_deref());
-        Ok(Model { encoder, harmony, templates, placeholders, special_tokens: special_tokens(config), warnings })
+        let requested = Requested::default();
+        Ok(Model {
+            encoder,
+            harmony,
+            templates,
+            requested,
+            placeholders,
+            special_tokens: special_tokens(config),
+            warnings,
+        })
     }
 
     /// What an operator should hear: no template, one that doesn't compile, none for chats without tools, slow encoding.
@@ -180,8 +191,8 @@ impl Model {
         let (template, format) = match chat.template_kwargs.get("chat_template") {
             Some(json::Value::Str(_)) if !context.trust_request_template => return Err(EncodeError::RequestTemplate),
             Some(json::Value::Str(source)) => {
-                own = Template::compile(source).map_err(EncodeError::Template)?;
-                (&own, self.templates.first().map_or(ContentFormat::String, |named| named.sglang_format))
+                own = self.requested.compiled(source)?;
+                (&*own, self.templates.first().map_or(ContentFormat::String, |named| named.sglang_format))
             }
             _ => match self.templates.first() {
                 None => return Err(EncodeError::NoTemplate(Vec::new())),
@@ -214,8 +225,8 @@ impl Model {
         let template = match &chat.template {
             Some(_) if !context.trust_request_template => return Err(EncodeError::RequestTemplate),
             Some(source) => {
-                own = Template::compile(source).map_err(EncodeError::Template)?;
-                &own
+                own = self.requested.compiled(source)?;
+                &*own
             }
             None => self.template(tools.is_some())?,
         };

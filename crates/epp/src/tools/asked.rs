@@ -12,7 +12,7 @@ use tokens::{EncodeError, Tokenizer};
 
 use super::shape::{self, Guess};
 use crate::flags::Reading;
-use crate::understand::Tokenized;
+use crate::understand::{Rules, Tokenized};
 
 /// A body that was read.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl<'a> Asked<'a> {
             Some(path) => path,
             None => guessed(body, &mut notes)?.path(),
         };
-        let request = request::parse(path, body).map_err(|why| match why {
+        let request = request::parse_for(reading.engine, path, body).map_err(|why| match why {
             NotUnderstood::UnknownPath => format!("{path}: {why}"),
             _ => why.to_string(),
         })?;
@@ -72,11 +72,15 @@ impl<'a> Asked<'a> {
         let border = Seed {
             model: &self.model,
             revision: &reading.revision,
-            adapter: &reading.adapter,
+            adapter: match (&self.request.adapter, reading.adapter.as_str()) {
+                (Some(adapter), "") => adapter,
+                (_, adapter) => adapter,
+            },
             tenant: &reading.tenant,
             cache_salt: "",
         };
-        Tokenized::of(&self.request, tokenizer, border, now)
+        let rules = Rules { engine: reading.engine, trust_request_template: false };
+        Tokenized::of(&self.request, tokenizer, border, rules, now)
     }
 }
 

@@ -27,6 +27,9 @@ pub(super) fn answer(reading: &Reading, body: &[u8], now: SystemTime) -> Result<
         models::tokenizer_in(&reading.model).map_err(|why| format!("{}: {why}", reading.model.display()))?;
     let tokenized = asked.tokenize(&tokenizer, reading, now).map_err(|why| why.to_string())?;
     let mut notes = asked.notes.clone();
+    if let Some(why) = tokenized.encoded.inexact {
+        notes.push(format!("inexact: {why}"));
+    }
     if tokenized.encoded.multimodal {
         notes.push("multimodal: the engine puts further tokens in the place of images, sounds or films".into());
     }
@@ -70,6 +73,8 @@ mod tests {
     use std::num::NonZeroU32;
     use std::path::{Path, PathBuf};
 
+    use request::Engine;
+
     use super::*;
     use crate::models::Models;
     use crate::understand::{Arrived, understand};
@@ -86,6 +91,7 @@ mod tests {
             revision: String::new(),
             adapter: String::new(),
             tenant: "t".to_owned(),
+            engine: Engine::Vllm,
             block_size: NonZeroU32::new(4).expect("not zero"),
         }
     }
@@ -105,6 +111,8 @@ mod tests {
             body: Some(body.to_owned().into()),
             load_only: false,
             tenant: Some("t".to_owned()),
+            rules: crate::understand::Rules::default(),
+            rewrite: None,
             progress: crate::progress::Progress::default(),
         };
         let understood = understand(&arrived, &models, &[reading().block_size], SystemTime::UNIX_EPOCH);

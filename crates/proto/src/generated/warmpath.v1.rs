@@ -57,6 +57,18 @@ pub struct Asked {
     /// Whether a streamed answer was asked for.
     #[prost(bool, tag = "8")]
     pub stream: bool,
+    /// The objective that the client named, where it may.
+    #[prost(string, optional, tag = "9")]
+    pub objective: ::core::option::Option<::prost::alloc::string::String>,
+    /// The fairness id that the client named, where it may.
+    #[prost(string, optional, tag = "10")]
+    pub fairness_id: ::core::option::Option<::prost::alloc::string::String>,
+    /// The session that the client named, where it may, as a hash: equal sessions have equal ones.
+    #[prost(string, optional, tag = "11")]
+    pub session: ::core::option::Option<::prost::alloc::string::String>,
+    /// The name that the body held for the model, as a bounded label, where it was replaced by `model`.
+    #[prost(string, optional, tag = "12")]
+    pub rewritten_from: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// One endpoint as it was seen, once, for this decision.
 #[derive(Clone, PartialEq, ::prost::Message)]

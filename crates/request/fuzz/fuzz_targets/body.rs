@@ -10,7 +10,7 @@ use std::{io::Write, time::Duration};
 
 use flate2::{Compression, write::GzEncoder};
 use libfuzzer_sys::{arbitrary::Unstructured, fuzz_target};
-use request::{Answer, Api, Seen, Usage, decode_body, parse};
+use request::{Answer, Api, Engine, NameBack, Seen, Usage, decode_body, json, parse, parse_for, rename_model};
 use request_fuzz::{answers, bodies, pen::Pen, watch};
 
 /// For at most half a megabyte, in a build with checks and counters.
@@ -40,6 +40,12 @@ fn check_body(pen: &mut Pen<'_, '_>, is_raw: bool) {
         Err(why) => why.to_string().is_empty(),
     });
     watch::count(past);
+    watch::within(BOUND, "a body for SGLang", || drop(parse_for(Engine::Sglang, &path, &body)));
+    let renamed = watch::within(BOUND, "a body renamed", || rename_model(&body, "\u{e4}\"m"));
+    if let Some(renamed) = renamed {
+        let renamed = json::parse(&renamed).expect("it was JSON before");
+        assert_eq!(renamed.get("model").and_then(json::Value::as_str), Some("\u{e4}\"m"));
+    }
 }
 
 /// A path and the fuzzer's own bytes.
@@ -54,7 +60,7 @@ fn raw(pen: &mut Pen<'_, '_>) -> String {
 }
 
 fn check_packed(pen: &mut Pen<'_, '_>, body: &[u8]) {
-    let encoding = pen.choose(&["gzip", "X-Gzip, identity", "deflate", "br", "gzip,gzip", "identity"]);
+    let encoding = pen.choose(&["gzip", "X-Gzip, identity", "deflate", "br", "gzip,gzip", "identity", "zstd"]);
     let opened = watch::within(BOUND, "unpacking", || decode_body(encoding, body, CAP));
     assert!(opened.is_err() || opened.is_ok_and(|plain| plain.len() <= CAP));
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
@@ -77,9 +83,25 @@ fn check_answer(pen: &mut Pen<'_, '_>) {
     let mut from = 0;
     let pieces = ends.iter().map(|end| &pen.out[std::mem::replace(&mut from, *end)..*end]);
     assert_eq!(tell(kind, pieces), whole, "cut at {ends:?}");
+    let put_back = back(kind, [pen.out.as_slice()]);
+    let mut from = 0;
+    let pieces = ends.iter().map(|end| &pen.out[std::mem::replace(&mut from, *end)..*end]);
+    assert_eq!(back(kind, pieces), put_back, "cut at {ends:?}");
     if size > 0 {
         assert_eq!(tell(kind, pen.out.chunks(size)), whole, "in pieces of {size}");
+        assert_eq!(back(kind, pen.out.chunks(size)), put_back, "in pieces of {size}");
     }
+}
+
+/// An answer with the model's name put back.
+fn back<'p>(kind: Option<&str>, pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<u8> {
+    let mut back = NameBack::new("m", "a longer name", kind, None);
+    let mut passed = Vec::new();
+    watch::within(BOUND, "a name put back", || {
+        pieces.into_iter().for_each(|piece| passed.append(&mut back.pass(piece)));
+    });
+    passed.append(&mut back.finish());
+    passed
 }
 
 fn tell<'p>(kind: Option<&str>, pieces: impl IntoIterator<Item = &'p [u8]>) -> Told {

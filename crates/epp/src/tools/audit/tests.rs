@@ -21,6 +21,7 @@ fn audit(bodies: &[&str], form: Form) -> String {
         revision: String::new(),
         adapter: String::new(),
         tenant: String::new(),
+        engine: request::Engine::Vllm,
         block_size: NonZeroU32::new(16).expect("not zero"),
     };
     let name = |at: usize| format!("{}.json", char::from(b'a' + at as u8));
