@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
-use tonic::{Code, Status, Streaming};
+use tonic::{Status, Streaming};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -475,8 +475,9 @@ async fn a_stream_after_the_shutdown_is_not_taken() {
     picker.stop();
     until_refused(picker.address).await;
     (&mut picker.running).await.unwrap().unwrap();
-    let refused = Call::open_as(ExternalProcessorClient::new(channel)).await.err().unwrap();
-    assert_eq!(refused.code(), Code::Unavailable);
+    // How the client says it depends on whether it has heard of the connection's end yet.
+    assert!(Call::open_as(ExternalProcessorClient::new(channel)).await.is_err());
+    assert_eq!(picker.events.recv().await, None, "nothing was asked");
 }
 
 #[tokio::test]
