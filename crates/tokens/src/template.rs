@@ -28,6 +28,7 @@ mod percent;
 mod python;
 mod source;
 mod tojson;
+mod turns;
 mod unicode;
 mod value;
 mod wrap;

@@ -98,7 +98,8 @@ fn field(text: &str, given: &mut Given<'_>, nesting: usize) -> Result<String, Er
             return Err(wrong("expected ':' after conversion specifier".into()));
         }
     }
-    let style = filled(rest.strip_prefix(':').unwrap_or_default(), given, nesting)?;
+    let style = rest.strip_prefix(':').unwrap_or_default();
+    let style = if style.contains(['{', '}']) { filled(style, given, nesting)? } else { style.to_owned() };
     if style.is_empty() {
         return Ok(python::to_str(&value));
     }

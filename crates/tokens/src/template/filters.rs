@@ -13,7 +13,7 @@ use super::{
     args::{Args, wrong},
     meter, methods,
     percent::percent,
-    python, source, tojson,
+    python, source, tojson, turns,
     value::{self, BigInt, Group, List, keep, keep_within},
     wrap,
 };
@@ -22,7 +22,8 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter("tojson", tojson::tojson);
     environment.add_filter("string", |value: &Value| python::as_text(value));
     environment.add_filter("pprint", python::to_repr);
-    for name in ["upper", "lower", "title", "capitalize"] {
+    environment.add_filter("title", title);
+    for name in ["upper", "lower", "capitalize"] {
         environment.add_filter(name, move |state: &mut State<'_, '_>, value: &Value| {
             methods::call(state, &python::as_text(value), name, &[])
         });
@@ -59,22 +60,26 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     for names in [["eq", "equalto", "=="], ["ne", "ne", "!="]] {
         let wanted = names[0] == "eq";
         for name in names {
-            environment.add_test(name, move |left: &Value, right: Value| Ok((*left == weighed(right)?) == wanted));
+            environment.add_test(name, move |left: &Value, right: Value| {
+                Ok((weighed(left.clone())? == weighed(right)?) == wanted)
+            });
         }
     }
     for names in [["lt", "lessthan", "<"], ["le", "le", "<="], ["gt", "greaterthan", ">"], ["ge", "ge", ">="]] {
         for name in names {
             environment.add_test(name, move |left: &Value, right: Value| -> Result<bool, Error> {
-                let right = weighed(right)?;
+                let (left, right) = (weighed(left.clone())?, weighed(right)?);
                 Ok(match names[0] {
-                    "lt" => *left < right,
-                    "le" => *left <= right,
-                    "gt" => *left > right,
-                    _ => *left >= right,
+                    "lt" => left < right,
+                    "le" => left <= right,
+                    "gt" => left > right,
+                    _ => left >= right,
                 })
             });
         }
     }
+    environment.add_function("cycler", turns::cycler);
+    environment.add_function("joiner", turns::joiner);
     environment.add_function(source::MODULO, modulo);
     environment.add_function(source::TIMES, times);
     environment.add_function(source::ITERATED, iterated);
@@ -111,10 +116,27 @@ fn iterated(value: Value) -> Result<Value, Error> {
     Err(wrong(format!("'{}' object is not iterable", python::type_name(&value))))
 }
 
-/// What is compared, paid for: a text is read once at most.
+/// What is compared, paid for: a text is read once at most. Tuples are ours on both sides, or they would differ.
 fn weighed(value: Value) -> Result<Value, Error> {
     meter::read(value.as_str().map_or(0, str::len))?;
-    Ok(value)
+    keep(value)
+}
+
+/// Every word with a capital first, as the filter has it; the method begins words elsewhere.
+fn title(value: &Value) -> String {
+    let text = python::to_str(value);
+    let mut out = String::with_capacity(text.len());
+    let mut within = false;
+    for char in text.chars() {
+        let between = matches!(char, '-' | '(' | '{' | '[' | '<') || python::is_space(char);
+        if within {
+            out.extend(char.to_lowercase())
+        } else {
+            out.extend(char.to_uppercase())
+        }
+        within = !between;
+    }
+    out
 }
 
 /// `first ~ rest[0] ~ ...`: one text of all of them.
@@ -431,7 +453,9 @@ fn word_wrap(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> 
     let between = args.text("wrapstring")?.unwrap_or_else(|| "\n".into());
     let break_on_hyphens = args.next("break_on_hyphens")?.is_none_or(|given| given.is_true());
     args.done()?;
-    wrap::wrap(&python::to_str(value), &wrap::Style { width, break_long_words, break_on_hyphens }, &between)
+    let text = python::text(value)
+        .ok_or_else(|| wrong(format!("wordwrap: expected str, not {}", python::type_name(value))))?;
+    wrap::wrap(text, &wrap::Style { width, break_long_words, break_on_hyphens }, &between)
 }
 
 fn url_encode(value: &Value) -> Result<String, Error> {

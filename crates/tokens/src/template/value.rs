@@ -12,7 +12,11 @@ use minijinja::{
 };
 use request::json;
 
-use super::{args::wrong, meter, python};
+use super::{
+    args::wrong,
+    meter, python,
+    turns::{Cycler, Joiner},
+};
 
 /// How deep lists and dicts may be nested in each other: what a request may bring (512), and what is put around it.
 pub(super) const MAX_DEPTH: u32 = 600;
@@ -140,7 +144,7 @@ impl Drop for Room {
 }
 
 /// How deep a value is nested that [`keep`] let pass: 0 for a number or a text.
-fn depth_of(value: &Value) -> u32 {
+pub(super) fn depth_of(value: &Value) -> u32 {
     let Some(object) = value.as_object() else { return 0 };
     if let Some(dict) = object.downcast_ref::<Dict>() {
         return dict.depth;
@@ -158,6 +162,8 @@ fn depth_of(value: &Value) -> u32 {
         .or_else(|| object.downcast_ref::<Table>().map(|table| table.depth))
         .or_else(|| object.downcast_ref::<Group>().map(|group| group.depth))
         .or_else(|| object.downcast_ref::<BoundMethod>().map(|method| method.depth))
+        .or_else(|| object.downcast_ref::<Cycler>().map(|cycler| cycler.depth))
+        .or_else(|| object.downcast_ref::<Joiner>().map(|joiner| joiner.depth))
         .unwrap_or(0)
 }
 
@@ -166,7 +172,8 @@ fn depth_around<'v>(items: impl IntoIterator<Item = &'v Value>) -> u32 {
     items.into_iter().map(depth_of).max().unwrap_or(0) + 1
 }
 
-fn checked(depth: u32) -> Result<u32, Error> {
+/// Whether values may be nested so deeply.
+pub(super) fn checked(depth: u32) -> Result<u32, Error> {
     if depth > MAX_DEPTH { Err(wrong("values are nested too deeply".into())) } else { Ok(depth) }
 }
 
