@@ -341,8 +341,8 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(body: &'a [u8]) -> Result<Self, Error> {
-        let text =
-            std::str::from_utf8(body).map_err(|invalid| Error { fault: Fault::NotUtf8, at: invalid.valid_up_to() })?;
+        let text = simdutf8::compat::from_utf8(body)
+            .map_err(|invalid| Error { fault: Fault::NotUtf8, at: invalid.valid_up_to() })?;
         let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         Ok(Reader { text, bytes: body, at, open: Vec::new(), lone: 0 })
     }

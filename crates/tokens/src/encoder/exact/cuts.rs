@@ -80,12 +80,10 @@ impl Cuts {
 
     fn end(&self, text: &str, start: usize) -> usize {
         let bytes = text.as_bytes();
-        for at in start + SHORTEST..bytes.len() {
-            if self.is_safe(text, at) && (at - start >= LONG || is_chosen(bytes, at)) {
-                return at;
-            }
-        }
-        bytes.len()
+        let long = bytes.len().min(start + LONG);
+        // Chosen first: few places are, so that the branch is nearly always foreseen.
+        let chosen = (start + SHORTEST..long).find(|at| is_chosen(bytes, *at) && self.is_safe(text, *at));
+        chosen.or_else(|| (long..bytes.len()).find(|at| self.is_safe(text, *at))).unwrap_or(bytes.len())
     }
 
     /// Whether the text may be cut before the byte at `at`, which is neither the first nor past the last.
