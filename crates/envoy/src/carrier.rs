@@ -9,11 +9,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingRequest;
 use tokio::sync::watch;
 use tonic::{Code, Status, Streaming};
 
 use crate::answers::{Gone, Last, Sender};
+use crate::messages::Message;
 use crate::{Exchange, Handler, Limits, Refusal, Replies, Step};
 
 /// Where a server stands between its start and its end.
@@ -55,7 +55,7 @@ enum Broken {
 }
 
 impl<H: Handler> Carrier<H> {
-    pub(crate) async fn carry(mut self, messages: Streaming<ProcessingRequest>) {
+    pub(crate) async fn carry(mut self, messages: Streaming<Message>) {
         let end = self.exchange_all(messages).await;
         // Dropped with everything it holds, the ticket among it, before the gateway learns of the end.
         let Self { answers, waits, exchange, .. } = self;
@@ -71,7 +71,7 @@ impl<H: Handler> Carrier<H> {
         }
     }
 
-    async fn exchange_all(&mut self, mut messages: Streaming<ProcessingRequest>) -> Result<Last, Broken> {
+    async fn exchange_all(&mut self, mut messages: Streaming<Message>) -> Result<Last, Broken> {
         let handler = Arc::clone(&self.handler);
         let mut phase = self.phase.clone();
         let mut decision = None;
@@ -83,7 +83,10 @@ impl<H: Handler> Carrier<H> {
                 outcome = settle(&mut decision) => self.exchange.decided(outcome),
                 phase = next(&mut phase) => self.turn(phase),
                 message = messages.message(), if more && self.exchange.wants_messages() => match message {
-                    Ok(Some(message)) => self.exchange.receive(message),
+                    Ok(Some(message)) => match message.read().await {
+                        Ok(message) => self.exchange.receive(message),
+                        Err(status) => return Ok(Last::Failed(status)),
+                    },
                     Ok(None) => {
                         more = false;
                         continue;

@@ -5,11 +5,10 @@
 
 use std::net::SocketAddr;
 
-use bytes::Bytes;
 use envoy_types::pb::envoy::config::core::v3::Metadata;
 use envoy_types::pb::google::protobuf::value::Kind;
 
-use crate::Headers;
+use crate::{Body, Headers};
 
 const SUBSET_NAMESPACE: &str = "envoy.lb.subset_hint";
 const SUBSET_KEY: &str = "x-gateway-destination-endpoint-subset";
@@ -27,7 +26,7 @@ pub struct Inbound {
     pub path: String,
     /// The whole body, at most [`crate::Limits::max_body`] bytes. `None` when there is none (a GET, an empty POST), and when
     /// it is unread.
-    pub body: Option<Bytes>,
+    pub body: Option<Body>,
     /// Why it is to be decided without the body that it has, or may have; `None` otherwise.
     pub unread: Option<Unread>,
     /// The endpoints to choose from (`ip:port` or a bare `ip`), where the gateway says; `Some` of an empty list allows none.

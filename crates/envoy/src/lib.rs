@@ -10,6 +10,7 @@
 //! here, except that a message type shows at the door of [`Exchange`].
 
 mod answers;
+mod body;
 mod carrier;
 mod exchange;
 mod handler;
@@ -18,12 +19,14 @@ mod health;
 mod inbound;
 mod listen;
 mod memory;
+mod messages;
 mod refusal;
 mod replies;
 mod serve;
 mod tls;
 mod watchdog;
 
+pub use body::Body;
 pub use exchange::{Exchange, Limits, Step};
 pub use handler::{Handler, ResponseHead, Ticket, Verdict};
 pub use headers::Headers;

@@ -9,18 +9,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingRequest;
-use envoy_types::pb::envoy::service::ext_proc::v3::external_processor_server::{
-    ExternalProcessor, ExternalProcessorServer,
-};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
-use tonic::codec::CompressionEncoding;
+use tonic::Streaming;
 use tonic::transport::Server;
-use tonic::{Request, Response, Status, Streaming};
 
 use crate::answers::{Answers, answers};
 use crate::carrier::{Carrier, Phase, Waits};
+use crate::messages::{Ears, Message, Process};
 use crate::{BodyMemory, Exchange, Handler, Limits, Tls, Watchdog, listen};
 
 /// What may come in one message beside the body.
@@ -151,19 +147,14 @@ impl<H: Handler> Processor<H> {
         }
     }
 
-    fn service(self, settings: &Settings) -> ExternalProcessorServer<Self> {
-        let largest = settings.max_message.unwrap_or(settings.limits.max_body.saturating_add(BESIDE_THE_BODY));
-        ExternalProcessorServer::new(self)
-            .accept_compressed(CompressionEncoding::Gzip)
-            .max_decoding_message_size(largest)
+    fn service(self, settings: &Settings) -> Ears<Self> {
+        let longest = settings.max_message.unwrap_or(settings.limits.max_body.saturating_add(BESIDE_THE_BODY));
+        Ears::new(self, longest)
     }
 }
 
-#[tonic::async_trait]
-impl<H: Handler> ExternalProcessor for Processor<H> {
-    type ProcessStream = Answers;
-
-    async fn process(&self, request: Request<Streaming<ProcessingRequest>>) -> Result<Response<Answers>, Status> {
+impl<H: Handler> Process for Processor<H> {
+    fn process(&self, messages: Streaming<Message>) -> Answers {
         let (sender, taken) = answers();
         let carrier = Carrier {
             exchange: Exchange::new(self.limits, self.body_memory.clone(), fresh_id()),
@@ -173,8 +164,8 @@ impl<H: Handler> ExternalProcessor for Processor<H> {
             phase: self.phase.clone(),
             answers: sender,
         };
-        tokio::spawn(carrier.carry(request.into_inner()));
-        Ok(Response::new(taken))
+        tokio::spawn(carrier.carry(messages));
+        taken
     }
 }
 

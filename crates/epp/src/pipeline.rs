@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use blocks::Fingerprint;
 use config::Trust;
-use envoy::{Handler, Inbound, Refusal, Unread, Verdict};
+use envoy::{Body, Handler, Inbound, Refusal, Unread, Verdict};
 use fleet::{Fleet, View};
 use pick::{Note, Policy};
 use route::{Asked, Routed, Router, Unroutable};
@@ -145,7 +145,7 @@ impl Pipeline {
         };
         let sizes = self.router.block_sizes(&self.fleet.view());
         let (models, metrics) = (Arc::clone(&self.models), Arc::clone(&self.metrics));
-        let weight = Weight::of(inbound.body.as_ref().map_or(0, |body| body.len()));
+        let weight = Weight::of(inbound.body.as_ref().map_or(0, Body::len));
         let queued = Instant::now();
         let _waiting = progress.waiting();
         let work = move || {

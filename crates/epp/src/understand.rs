@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use blocks::{Chain, Fingerprint, Seed};
 use bytes::Bytes;
+use envoy::Body;
 use pick::Note;
 use request::{Engine, NotUnderstood};
 use tokens::{Context, EncodeError, Encoded, Tokenizer};
@@ -25,7 +26,7 @@ pub(crate) struct Arrived {
     /// The `content-encoding` header.
     pub(crate) encoding: Option<String>,
     /// The body; `None` for a request without one.
-    pub(crate) body: Option<Bytes>,
+    pub(crate) body: Option<Body>,
     /// Whether its prompt is left unread.
     pub(crate) load_only: bool,
     /// The tenant, from the header that the operator trusts.
@@ -100,7 +101,8 @@ pub(crate) fn understand(arrived: &Arrived, models: &Models, sizes: &[NonZeroU32
         return understood;
     };
     let encoding = arrived.encoding.as_deref().unwrap_or("identity");
-    let plain = match request::decode_body(encoding, body, UNPACKED) {
+    let body = body.join();
+    let plain = match request::decode_body(encoding, &body, UNPACKED) {
         Ok(plain) => plain,
         Err(why) => {
             understood.without(&why);

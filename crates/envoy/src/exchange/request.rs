@@ -10,9 +10,9 @@ use bytes::Bytes;
 use envoy_types::pb::envoy::service::ext_proc::v3::{HttpBody, HttpHeaders};
 
 use super::{Limits, Mode, Step};
-use crate::memory::{Body, BodyMemory};
+use crate::memory::{BodyMemory, Incoming};
 use crate::replies::{DESTINATION, Edits, Side, trailers};
-use crate::{Headers, Inbound, Refusal, Replies, Unread, Verdict, inbound};
+use crate::{Body, Headers, Inbound, Refusal, Replies, Unread, Verdict, inbound};
 
 /// Headers by which a picker steers the gateway, the engine or the engine's sidecar. From a client they are removed.
 const STEERING: [&str; 9] = [
@@ -45,9 +45,9 @@ pub(super) struct RequestSide {
     /// Steering headers that the client sent.
     steering: Vec<String>,
     subset: Option<Vec<String>>,
-    body: Body,
+    body: Incoming,
     /// The body that was handed out or that was held when it was given up, to be sent back.
-    whole: Bytes,
+    whole: Body,
     /// Parts that came after that, of a body which isn't waited for.
     later: Vec<Bytes>,
     /// Why its body isn't waited for.
@@ -94,8 +94,8 @@ impl RequestSide {
             lacks_id: true,
             steering: Vec::new(),
             subset: None,
-            body: Body::new(memory),
-            whole: Bytes::new(),
+            body: Incoming::new(memory),
+            whole: Body::default(),
             later: Vec::new(),
             unread: None,
             supposed: None,
@@ -137,7 +137,7 @@ impl RequestSide {
         if self.is_unanswered() {
             self.stage = Stage::Done;
             self.body.take();
-            self.whole = Bytes::new();
+            self.whole = Body::default();
             self.later = Vec::new();
         }
     }
@@ -274,8 +274,7 @@ impl RequestSide {
             self.unread = Some(Unread::Hidden);
             return Ok(self.hand_out());
         }
-        let expected = self.claimed().min(BELIEVED);
-        if let Err(part) = self.body.add(message.body, expected) {
+        if let Err(part) = self.body.add(message.body) {
             if self.mode == Mode::FullDuplex {
                 self.later.push(part.into());
             }
@@ -305,7 +304,7 @@ impl RequestSide {
         self.stage = Stage::Deciding;
         self.whole = self.body.take();
         if self.mode != Mode::FullDuplex && self.unread.is_some() {
-            self.whole = Bytes::new();
+            self.whole = Body::default();
         }
         let headers = std::mem::take(&mut self.headers);
         let subset = match self.supposed.filter(|_| !self.owed.contains(&Owed::Body)) {
@@ -340,7 +339,7 @@ impl RequestSide {
         replies.name_destination(&destination, &verdict.scores);
         let edits = self.edits(verdict, destination, changed.as_ref());
         if self.mode == Mode::FullDuplex {
-            self.answer_streamed(&mut replies, edits, changed.unwrap_or(whole));
+            self.answer_streamed(&mut replies, edits, changed.map_or(whole, Body::from));
         } else {
             self.answer_each(&mut replies, Edits { body: changed, ..edits });
         }
@@ -349,15 +348,18 @@ impl RequestSide {
     }
 
     /// Headers, then the body in parts, then trailers, of what there was.
-    fn answer_streamed(&mut self, replies: &mut Replies, edits: Edits, body: Bytes) {
+    fn answer_streamed(&mut self, replies: &mut Replies, edits: Edits, body: Body) {
         let owed = std::mem::take(&mut self.owed);
         if owed.contains(&Owed::Headers) {
             replies.push(edits.headers(Side::Request));
         }
         let trailed = owed.contains(&Owed::Trailers);
         if owed.contains(&Owed::Body) {
-            let mut parts = vec![body];
+            let mut parts = body.parts().to_vec();
             parts.append(&mut self.later);
+            if parts.is_empty() {
+                parts.push(Bytes::new());
+            }
             let last = parts.len() - 1;
             for (at, part) in parts.into_iter().enumerate() {
                 replies.cut(Side::Request, part, at == last && self.ended && !trailed);

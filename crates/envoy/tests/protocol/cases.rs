@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use envoy::{BodyMemory, Exchange, Headers, Inbound, Limits, Step, Verdict};
 use envoy_types::pb::envoy::config::core::v3::{HeaderMap, HeaderValue};
 use envoy_types::pb::envoy::service::ext_proc::v3::body_mutation::Mutation;
@@ -194,7 +193,7 @@ fn a02_a_large_body_goes_back_in_parts_that_a_gateway_takes() {
     }
 
     assert_eq!(stream.decided.len() as u64, expected["picks"]);
-    assert_eq!(stream.decided[0].body, Some(Bytes::from(body.clone())));
+    assert_eq!(stream.decided[0].body, Some(body.clone().into()));
     let parts = stream.request_parts();
     let longest = expected["max_streamed_body_bytes"].as_u64().unwrap() as usize;
     assert!(parts.iter().all(|part| part.body.len() <= longest));

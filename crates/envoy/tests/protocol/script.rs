@@ -192,7 +192,7 @@ fn show_step(step: Step) -> Vec<String> {
         Step::Suppose(inbound) => vec![format!("< suppose {} {}", inbound.method, inbound.path)],
         Step::Decide(inbound) => {
             let body = match inbound.unread {
-                None => inbound.body.map_or("none".to_owned(), |body| show(&body)),
+                None => inbound.body.map_or("none".to_owned(), |body| show(&body.join())),
                 Some(unread) => {
                     assert_eq!(inbound.body, None);
                     name(unread).to_owned()

@@ -108,7 +108,7 @@ mod tests {
         let arrived = Arrived {
             path: path.to_owned(),
             encoding: None,
-            body: Some(body.to_owned().into()),
+            body: Some(body.as_bytes().to_vec().into()),
             load_only: false,
             tenant: Some("t".to_owned()),
             rules: crate::understand::Rules::default(),

@@ -8,7 +8,7 @@ fn read(body: &[u8], change: impl FnOnce(&mut Arrived)) -> Understood {
     let mut arrived = Arrived {
         path: CHAT.to_owned(),
         encoding: None,
-        body: Some(Bytes::copy_from_slice(body)),
+        body: Some(body.to_vec().into()),
         load_only: false,
         tenant: None,
         rules: Rules::default(),

@@ -43,7 +43,7 @@ fn of_template(template: &str) -> Models {
 }
 
 fn arrived(path: &str, body: &[u8]) -> Arrived {
-    let body = Some(Bytes::copy_from_slice(body));
+    let body = Some(body.to_vec().into());
     Arrived {
         path: path.to_owned(),
         encoding: None,
