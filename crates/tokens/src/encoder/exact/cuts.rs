@@ -81,8 +81,11 @@ impl Cuts {
     fn end(&self, text: &str, start: usize) -> usize {
         let bytes = text.as_bytes();
         let long = bytes.len().min(start + LONG);
+        let early = start + SHORTEST;
         // Chosen first: few places are, so that the branch is nearly always foreseen.
-        let chosen = (start + SHORTEST..long).find(|at| is_chosen(bytes, *at) && self.is_safe(text, *at));
+        let before = bytes.get(early - 8..long.saturating_sub(1)).unwrap_or_default().array_windows();
+        let mut chosen = before.zip(early..).filter(|(before, _)| is_chosen(before)).map(|(_, at)| at);
+        let chosen = chosen.find(|at| self.is_safe(text, *at));
         chosen.or_else(|| (long..bytes.len()).find(|at| self.is_safe(text, *at))).unwrap_or(bytes.len())
     }
 
@@ -134,9 +137,8 @@ fn is_han(first: u8) -> bool {
     matches!(first, 0xE5..=0xE8)
 }
 
-/// Whether the eight bytes before the place choose it: always the same for the same bytes.
-fn is_chosen(bytes: &[u8], at: usize) -> bool {
-    let Some(before) = bytes[..at].last_chunk() else { return false };
+/// Whether the eight bytes before a place choose it: always the same for the same bytes.
+fn is_chosen(before: &[u8; 8]) -> bool {
     u64::from_le_bytes(*before).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - CHOSEN_BITS) == 0
 }
 
