@@ -109,7 +109,8 @@ fn images_of_twenty_megabytes_pass_whole_and_without_much_memory() {
             scope.spawn(|| assert_eq!(stage.post("/v1/chat/completions", &body).status, 200));
         }
     });
-    let grown = stage.picker.program.peak_memory() - before;
+    // The kernel's count is approximate: a peak that didn't grow can be read as a little less.
+    let grown = stage.picker.program.peak_memory().saturating_sub(before);
     assert!(grown < 3 * AT_ONCE * body.len(), "{} MB more", grown >> 20);
     let whole = engine.heard().iter().filter(|heard| heard.body == body.as_bytes()).count();
     assert_eq!(whole, AT_ONCE);
