@@ -52,11 +52,7 @@ fn a_body_that_is_no_json_is_passed_on_as_it_is() {
 #[test]
 fn a_packed_body_passes_as_it_came() {
     /// `{"model": "m", "messages": [{"role": "user", "content": "hi"}]}` as Python's gzip packs it.
-    const GZIP: &[u8] = b"\
-        \x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\x56\xca\xcd\x4f\x49\xcd\x51\xb2\x52\x50\xca\x55\xd2\
-        \x01\x12\xa9\xc5\xc5\x89\xe9\xa9\xc5\x40\x81\xe8\x6a\xa5\xa2\xfc\x9c\x54\x90\x54\x69\x71\x6a\x11\
-        \x48\x36\x39\x3f\xaf\x24\x35\xaf\x04\x24\x94\x91\xa9\x54\x1b\x5b\x0b\x00\x2f\xdf\x36\xea\x3f\x00\
-        \x00\x00";
+    const GZIP: &[u8] = include_bytes!("../fixtures/packed_chat.json.gz");
     let engine = Engine::plain();
     let stage = Stage::start("packed", Form::OriginalDst, &[engine.address]);
     let asked =

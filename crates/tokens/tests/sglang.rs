@@ -17,13 +17,8 @@ const SHOW_PARTS: &str =
     "{% for message in messages %}{% for c in message.content %}{% endfor %}{% endfor %}{{ messages|tojson }}";
 
 fn render_at(path: &str, template: &Value, body: &str) -> Result<String, EncodeError> {
-    let tokenizer = json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
-        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
-        "model": {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"},
-    });
     let files = Files {
-        tokenizer_json: tokenizer.to_string().into_bytes(),
+        tokenizer_json: include_bytes!("data/tiny_tokenizer.json").to_vec(),
         tokenizer_config: Some(json!({"chat_template": template}).to_string().into_bytes()),
         ..Files::default()
     };

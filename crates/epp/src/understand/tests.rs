@@ -413,11 +413,7 @@ fn a_prompt_that_is_only_looked_at_is_no_ones_cache() {
 #[test]
 fn packed_bodies_are_opened_to_be_read_and_others_go_by_load() {
     /// `{"model": "m", "messages": [{"role": "user", "content": "hi"}]}` as Python's gzip packs it.
-    const GZIP: &[u8] = b"\
-        \x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\x56\xca\xcd\x4f\x49\xcd\x51\xb2\x52\x50\xca\x55\xd2\
-        \x01\x12\xa9\xc5\xc5\x89\xe9\xa9\xc5\x40\x81\xe8\x6a\xa5\xa2\xfc\x9c\x54\x90\x54\x69\x71\x6a\x11\
-        \x48\x36\x39\x3f\xaf\x24\x35\xaf\x04\x24\x94\x91\xa9\x54\x1b\x5b\x0b\x00\x2f\xdf\x36\xea\x3f\x00\
-        \x00\x00";
+    const GZIP: &[u8] = include_bytes!("../../../../tests/fixtures/packed_chat.json.gz");
     let estimated = Models::load(&[]);
     let packed = |encoding: &str, body: &[u8]| {
         hashed(&Arrived { encoding: Some(encoding.to_owned()), ..arrived(CHAT, body) }, &estimated, 1)

@@ -43,23 +43,4 @@ const COMPLETION: &str = "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",
     \"total_tokens\":403,\"completion_tokens\":3,\"prompt_tokens_details\":{\"cached_tokens\":320}}}";
 
 /// An idle vLLM's page, cut down to what pickers read (names and labels as vLLM 0.32 prints them).
-const METRICS: &str = "\
-# HELP vllm:num_requests_running Number of requests in model execution batches.
-# TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{engine=\"0\",model_name=\"qwen3\"} 0.0
-# HELP vllm:num_requests_waiting Number of requests waiting to be processed.
-# TYPE vllm:num_requests_waiting gauge
-vllm:num_requests_waiting{engine=\"0\",model_name=\"qwen3\"} 0.0
-# HELP vllm:kv_cache_usage_perc KV-cache usage. 1 means 100 percent usage.
-# TYPE vllm:kv_cache_usage_perc gauge
-vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"qwen3\"} 0.0
-# HELP vllm:prefix_cache_queries_total Prefix cache queries, in terms of number of queried tokens.
-# TYPE vllm:prefix_cache_queries_total counter
-vllm:prefix_cache_queries_total{engine=\"0\",model_name=\"qwen3\"} 0.0
-# HELP vllm:prefix_cache_hits_total Prefix cache hits, in terms of number of cached tokens.
-# TYPE vllm:prefix_cache_hits_total counter
-vllm:prefix_cache_hits_total{engine=\"0\",model_name=\"qwen3\"} 0.0
-# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
-# TYPE vllm:cache_config_info gauge
-vllm:cache_config_info{block_size=\"16\",enable_prefix_caching=\"True\",engine=\"0\",num_gpu_blocks=\"4096\"} 1.0
-";
+const METRICS: &str = include_str!("../../../../tests/fixtures/idle_vllm.txt");
