@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
 
-use crate::{BlockHash, Print};
+use crate::BlockHash;
 
 mod list;
 mod uses;
@@ -59,19 +59,33 @@ impl Held {
         held + between.partition_point(|hash| self.holds(*hash))
     }
 
-    /// Chains were sent there, in the record of that number (greater than all before). At most `capacity` blocks stay;
-    /// of a longer chain its head. Returns those blocks whose being there hangs on this record's outcome.
-    pub(crate) fn record(&mut self, number: u64, prints: &[Print], capacity: usize, now: Instant) -> Vec<BlockHash> {
+    /// A record begins: at most `capacity` blocks stay.
+    pub(crate) fn fit(&mut self, capacity: usize) {
         while self.len() > capacity {
             self.evict();
         }
-        let mut open = Vec::new();
-        for print in prints {
-            let placed = self.place(number, print.all().take(capacity), capacity, &mut open);
-            self.uses.gained(number, placed, now);
-        }
         self.uses.settle();
-        open
+    }
+
+    /// A part of a chain was sent there, in the record of that number; `before` is the block in front of it, if it isn't the
+    /// chain's beginning. Adds to `open` those blocks whose being there hangs on this record's outcome. Returns the last
+    /// block placed; `None` where it, or the one before the part, has been evicted again: nothing may follow then.
+    pub(crate) fn record(
+        &mut self,
+        number: u64,
+        before: Option<BlockHash>,
+        part: impl Iterator<Item = BlockHash>,
+        (capacity, now): (usize, Instant),
+        open: &mut Vec<BlockHash>,
+    ) -> Option<BlockHash> {
+        let before = match before {
+            Some(hash) => Some(self.find(hash)?),
+            None => None,
+        };
+        let (last, placed) = self.place(number, before, part, capacity, open);
+        self.uses.gained(number, placed, now);
+        self.uses.settle();
+        last
     }
 
     /// The record of that number ended well: what it brought is there.
@@ -85,7 +99,7 @@ impl Held {
 
     /// The record of that number came to nothing: what nobody else brought or used is not there.
     pub(crate) fn undo(&mut self, number: u64, open: &[BlockHash]) {
-        for &hash in open {
+        for &hash in open.iter().rev() {
             if let Some(at) = self.hanging_on(number, hash) {
                 self.list[at].pending -= 1;
                 if self.list[at].pending == 0 {
@@ -102,29 +116,31 @@ impl Held {
         self.uses.youngest_of_oldest(going).map(|at| now.saturating_duration_since(at))
     }
 
-    /// Puts a chain at the front, each block behind the one before it. The chain fits, so what is evicted for it is
-    /// never of it. Returns its length.
+    /// Puts blocks behind the one at `before`, or at the front, each behind the one before it. Returns the last one and how
+    /// many were placed. Ends early, with no last one, where there is no room left but their own.
     fn place(
         &mut self,
         number: u64,
-        chain: impl Iterator<Item = BlockHash>,
+        mut before: Option<u32>,
+        part: impl Iterator<Item = BlockHash>,
         capacity: usize,
         open: &mut Vec<BlockHash>,
-    ) -> usize {
-        let mut before = None;
+    ) -> (Option<BlockHash>, usize) {
+        let mut last = None;
         let mut placed = 0;
-        for hash in chain {
+        for hash in part {
             let at = match self.find(hash) {
                 Some(at) => self.use_again(at, number, before),
-                None => self.bring(hash, number, before, capacity),
+                None if self.len() < capacity || self.make_room(before) => self.bring(hash, number, before),
+                None => return (None, placed),
             };
             if self.list[at].pending > 0 {
                 open.push(hash);
             }
-            before = Some(at);
+            (before, last) = (Some(at), Some(hash));
             placed += 1;
         }
-        placed
+        (last, placed)
     }
 
     fn use_again(&mut self, at: u32, number: u64, before: Option<u32>) -> u32 {
@@ -136,10 +152,13 @@ impl Held {
         at
     }
 
-    fn bring(&mut self, hash: BlockHash, number: u64, before: Option<u32>, capacity: usize) -> u32 {
-        if self.len() >= capacity {
-            self.evict();
-        }
+    /// Evicts a block, unless it would be that one.
+    fn make_room(&mut self, spared: Option<u32>) -> bool {
+        let last = self.list.last().filter(|last| Some(*last) != spared);
+        last.inspect(|at| self.remove(*at)).is_some()
+    }
+
+    fn bring(&mut self, hash: BlockHash, number: u64, before: Option<u32>) -> u32 {
         let at =
             self.list.insert_behind(before, Block { hash, used_by: number, brought_by: number as u32, pending: 1 });
         self.table.insert_unique(hash.0, at, |at| self.list[*at].hash.0);

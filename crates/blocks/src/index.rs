@@ -15,11 +15,15 @@ use parking_lot::RwLock;
 use crate::held::Held;
 use crate::{BlockHash, Fingerprint, Print};
 
+/// Blocks that are written while nobody else can read: some 50 ns each. Between such parts of a long prompt others have
+/// their turn, and what they evict meanwhile ends what is held of it.
+const AT_ONCE: usize = 1024;
+
 /// Who holds which blocks.
 #[derive(Debug, Default)]
 pub struct PrefixIndex {
     by_endpoint: RwLock<HashMap<EndpointId, Arc<RwLock<Held>>>>,
-    /// Numbers the records. Taken under the endpoint's lock, so that they rise in the order of its records.
+    /// Numbers the records. Taken under the endpoint's lock, so that they rise in the order in which its records begin.
     last_record: AtomicU64,
 }
 
@@ -93,22 +97,38 @@ impl PrefixIndex {
     /// once, as the most recently used; of a prompt longer than the cache its head is.
     pub fn record(&self, id: EndpointId, fingerprint: &Fingerprint, capacity: usize, now: Instant) -> Learned {
         let held = self.held(id);
-        let mut held = held.write();
-        let record = self.last_record.fetch_add(1, Ordering::Relaxed) + 1;
-        Learned { id, record, open: held.record(record, &fingerprint.prints, capacity, now) }
+        let record = {
+            let mut held = held.write();
+            held.fit(capacity);
+            self.last_record.fetch_add(1, Ordering::Relaxed) + 1
+        };
+        let mut open = Vec::new();
+        for print in &fingerprint.prints {
+            let mut chain = print.all().take(capacity).peekable();
+            let mut before = None;
+            while chain.peek().is_some() {
+                let part = chain.by_ref().take(AT_ONCE);
+                before = held.write().record(record, before, part, (capacity, now), &mut open);
+                if before.is_none() {
+                    break;
+                }
+            }
+        }
+        Learned { id, record, open }
     }
 
     /// The request ended well: what it brought is there.
     pub fn keep(&self, learned: Learned) {
         if let Some(held) = self.known(learned.id) {
-            held.write().keep(learned.record, &learned.open);
+            learned.open.chunks(AT_ONCE).for_each(|part| held.write().keep(learned.record, part));
         }
     }
 
     /// The request came to nothing: what it brought is taken back, unless another request brought or used it too.
     pub fn undo(&self, learned: Learned) {
         if let Some(held) = self.known(learned.id) {
-            held.write().undo(learned.record, &learned.open);
+            // The tail first: nothing is ever held without what stands before it.
+            learned.open.rchunks(AT_ONCE).for_each(|part| held.write().undo(learned.record, part));
         }
     }
 

@@ -202,3 +202,40 @@ fn many_threads_at_once_leave_a_sound_index() {
     });
     assert!([0, 1, 2].map(EndpointId).iter().all(|id| index.held_by(*id) <= 40));
 }
+
+/// Long prompts are written in parts, between which others have their turn. Whatever comes between them, no more is held
+/// than may be, and no block without all those before it.
+#[test]
+fn long_prompts_that_are_written_at_once_leave_no_gaps() {
+    let index = PrefixIndex::new();
+    let (capacity, blocks) = (6_000, 5_000);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let index = &index;
+            scope.spawn(move || {
+                let prompts = [prompt(thread, blocks), prompt(thread / 2 + 10, blocks / 2)];
+                for round in 0..12 {
+                    let learned = index.record(A, &prompts[round % 2], capacity, Instant::now());
+                    if round % 3 == 0 {
+                        index.undo(learned)
+                    } else {
+                        index.keep(learned)
+                    }
+                    assert!(index.held_by(A) <= capacity);
+                }
+            });
+        }
+    });
+    let mut all = 0;
+    for number in [0, 1, 2, 3, 10, 11] {
+        let held_of = |blocks| held(&index, A, &prompt(number, blocks));
+        let most = held_of(blocks);
+        all += most as usize;
+        for shorter in (1..=blocks).step_by(61) {
+            assert_eq!(held_of(shorter), most.min(shorter), "{number}, the first {shorter} of {most}");
+        }
+    }
+    assert_eq!(index.held_by(A), all, "a block that stands behind none of a prompt's leading ones");
+    index.keep(index.record(A, &prompt(20, 5_999), capacity, Instant::now()));
+    assert_eq!(held(&index, A, &prompt(20, 5_999)), 5_999);
+}

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Status};
 
 use crate::answers::{Gone, Last, Sender};
-use crate::messages::Message;
+use crate::messages::{Message, Messages};
 use crate::{Exchange, Handler, Limits, Refusal, Replies, Step};
 
 /// Where a server stands between its start and its end.
@@ -55,7 +55,7 @@ enum Broken {
 }
 
 impl<H: Handler> Carrier<H> {
-    pub(crate) async fn carry(mut self, messages: Streaming<Message>) {
+    pub(crate) async fn carry(mut self, messages: Messages) {
         let end = self.exchange_all(messages).await;
         // Dropped with everything it holds, the ticket among it, before the gateway learns of the end.
         let Self { answers, waits, exchange, .. } = self;
@@ -71,7 +71,7 @@ impl<H: Handler> Carrier<H> {
         }
     }
 
-    async fn exchange_all(&mut self, mut messages: Streaming<Message>) -> Result<Last, Broken> {
+    async fn exchange_all(&mut self, mut messages: Messages) -> Result<Last, Broken> {
         let handler = Arc::clone(&self.handler);
         let mut phase = self.phase.clone();
         let mut decision = None;
@@ -82,11 +82,13 @@ impl<H: Handler> Carrier<H> {
                 () = self.answers.closed() => return Err(Broken::Gone),
                 outcome = settle(&mut decision) => self.exchange.decided(outcome),
                 phase = next(&mut phase) => self.turn(phase),
-                message = messages.message(), if more && self.exchange.wants_messages() => match message {
-                    Ok(Some(message)) => match message.read().await {
+                message = messages.next(self.exchange.takes_every_byte()), if more && self.exchange.wants_messages() => match message {
+                    Ok(Some(Message::Short(message))) => self.exchange.receive(*message),
+                    Ok(Some(Message::Long(packed))) => match packed.open().await {
                         Ok(message) => self.exchange.receive(message),
                         Err(status) => return Ok(Last::Failed(status)),
                     },
+                    Ok(Some(Message::Unheld)) => self.exchange.unheld(),
                     Ok(None) => {
                         more = false;
                         continue;

@@ -142,6 +142,25 @@ impl<T: Ticket> Exchange<T> {
         self.left(step)
     }
 
+    /// A message came that nobody could hold, in place of [`Exchange::receive`]. Never while [`Exchange::takes_every_byte`];
+    /// it is a body, then, of which the gateway has kept every byte.
+    pub fn unheld(&mut self) -> Step {
+        if self.over {
+            return Step::Close;
+        }
+        let step = if self.request.awaits_its_body() && !self.response.has_begun() {
+            self.request.unheld_body()
+        } else {
+            self.answered().unheld_body().into()
+        };
+        self.left(step)
+    }
+
+    /// Whether the gateway sends bodies that it doesn't keep, or has not told yet.
+    pub fn takes_every_byte(&self) -> bool {
+        !self.begun || [self.request.mode, self.response.mode].contains(&Mode::FullDuplex)
+    }
+
     /// What became of [`Step::Decide`]. The ticket is held from here to the end of the response or of the exchange,
     /// whichever is first; it is dropped at once if the request was given up meanwhile.
     pub fn decided(&mut self, outcome: Result<(Verdict, T), Refusal>) -> Step {

@@ -20,6 +20,7 @@ mod inbound;
 mod listen;
 mod memory;
 mod messages;
+mod pace;
 mod refusal;
 mod replies;
 mod serve;

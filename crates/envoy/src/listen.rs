@@ -7,7 +7,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,6 +18,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
+use crate::pace::Pace;
 use crate::watchdog::{Door, Watched};
 use crate::{Tls, Watchdog};
 
@@ -30,6 +31,8 @@ const AFTER_FAILURE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Transport,
+    reads: Pace,
+    writes: Pace,
     /// Kept open for the watchdog to shut.
     _door: Door,
 }
@@ -102,7 +105,7 @@ async fn greet((socket, door): Caller, tls: Option<TlsAcceptor>, connections: mp
         Err(_) => return tracing::debug!("a client didn't finish its TLS handshake"),
     };
     // Refused only when the server is ending, and then the connection may end with it.
-    drop(connections.send(Ok(Connection { stream, _door: door })).await);
+    drop(connections.send(Ok(Connection { stream, reads: Pace::new(), writes: Pace::new(), _door: door })).await);
 }
 
 async fn shake(socket: std::net::TcpStream, tls: Option<TlsAcceptor>) -> io::Result<Transport> {
@@ -127,19 +130,21 @@ impl Connected for Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().stream {
-            Transport::Plain(socket) => Pin::new(socket).poll_read(cx, buf),
-            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
+        let Self { stream, reads, .. } = self.get_mut();
+        reads.step(cx, |cx| {
+            let before = buf.filled().len();
+            let read = ready!(match stream {
+                Transport::Plain(socket) => Pin::new(socket).poll_read(cx, buf),
+                Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            });
+            Poll::Ready((read, buf.filled().len() - before))
+        })
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().stream {
-            Transport::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
-            Transport::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -147,10 +152,15 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().stream {
-            Transport::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
-            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-        }
+        let Self { stream, writes, .. } = self.get_mut();
+        writes.step(cx, |cx| {
+            let written = ready!(match stream {
+                Transport::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
+                Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            });
+            let bytes = written.as_ref().map_or(0, |bytes| *bytes);
+            Poll::Ready((written, bytes))
+        })
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
-use tonic::Streaming;
 use tonic::transport::Server;
 
 use crate::answers::{Answers, answers};
 use crate::carrier::{Carrier, Phase, Waits};
-use crate::messages::{Ears, Message, Process};
+use crate::messages::{Ears, Messages, Process};
 use crate::{BodyMemory, Exchange, Handler, Limits, Tls, Watchdog, listen};
 
 /// What may come in one message beside the body.
@@ -149,12 +148,13 @@ impl<H: Handler> Processor<H> {
 
     fn service(self, settings: &Settings) -> Ears<Self> {
         let longest = settings.max_message.unwrap_or(settings.limits.max_body.saturating_add(BESIDE_THE_BODY));
-        Ears::new(self, longest)
+        let memory = self.body_memory.clone();
+        Ears::new(self, longest, memory)
     }
 }
 
 impl<H: Handler> Process for Processor<H> {
-    fn process(&self, messages: Streaming<Message>) -> Answers {
+    fn process(&self, messages: Messages) -> Answers {
         let (sender, taken) = answers();
         let carrier = Carrier {
             exchange: Exchange::new(self.limits, self.body_memory.clone(), fresh_id()),

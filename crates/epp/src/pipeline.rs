@@ -26,7 +26,7 @@ use crate::understand::{Arrived, Rules, Understood, understand};
 use crate::underway::{Beginning, Underway};
 
 /// Blocks from which on a prompt is scored and learned away from the runtime's threads: some 50 ns each.
-const LONG_PROMPT: u32 = 4096;
+pub(crate) const LONG_PROMPT: usize = 4096;
 
 /// Conformance tests say by it which endpoints may be chosen.
 const SELECTION: &str = "test-epp-endpoint-selection";
@@ -227,7 +227,7 @@ impl Pipeline {
         let fingerprints: Arc<[Fingerprint]> = std::mem::take(&mut understood.fingerprints).into();
         let allowed = self.allowed(inbound);
         let blocks: u32 = fingerprints.iter().map(Fingerprint::blocks).sum();
-        let routed = if blocks < LONG_PROMPT {
+        let routed = if (blocks as usize) < LONG_PROMPT {
             let asked = Asked { fingerprints, allowed: allowed.as_deref() };
             self.router.route(view, &asked, &self.policy, started, &mut rand::rng())
         } else {

@@ -11,11 +11,12 @@ use bytes::Bytes;
 use envoy::{ResponseHead, Ticket, Untold};
 use fleet::View;
 use request::{Answer, NameBack, Seen, Usage};
-use route::{Routed, Served};
+use route::{Outcome, Routed, Served};
+use tokio::runtime::Handle;
 
 use crate::client::Said;
 use crate::metrics::{Finished, Foretold, Metrics, ModelLabel, ModelNames, Running};
-use crate::pipeline::{Pipeline, SERVED};
+use crate::pipeline::{LONG_PROMPT, Pipeline, SERVED};
 use crate::understand::Understood;
 
 /// How a request began.
@@ -140,16 +141,18 @@ impl Ticket for Underway {
         self.status = (head.status != 0).then_some(head.status);
         self.correct_the_books(head.served);
         if self.succeeded() {
-            self.routed.succeeded();
+            learn(self.routed.succeeded());
             if let Some(model) = &self.understood.model {
                 self.names.served(model);
             }
             let header = |name| head.headers.text(name);
             self.answer = Some(Answer::new(header("content-type"), header("content-encoding")));
         } else {
-            if self.routed.failed() {
+            let outcome = self.routed.failed();
+            if outcome.blocks() > 0 {
                 self.metrics.picks.undone();
             }
+            learn(outcome);
             self.metrics.requests.failed(&self.model, "ModelServerError");
         }
         if let Some(renamed) = &self.understood.renamed {
@@ -181,6 +184,15 @@ impl Ticket for Underway {
     }
 }
 
+/// Away from the runtime's threads where it takes long.
+fn learn(outcome: Outcome) {
+    if outcome.blocks() >= LONG_PROMPT
+        && let Ok(runtime) = Handle::try_current()
+    {
+        runtime.spawn_blocking(move || drop(outcome));
+    }
+}
+
 /// As conformance tests want it told.
 fn who_served(head: &ResponseHead) -> String {
     match (head.served, head.untold) {
@@ -192,6 +204,8 @@ fn who_served(head: &ResponseHead) -> String {
 
 impl Drop for Underway {
     fn drop(&mut self) {
+        // Where no answer came.
+        learn(self.routed.failed());
         let usage = self.usage();
         if self.status.is_some() {
             let usage = usage.unwrap_or_default();

@@ -10,6 +10,6 @@ mod router;
 mod shape;
 mod subset;
 
-pub use routed::{Routed, Served};
+pub use routed::{Outcome, Routed, Served};
 pub use router::{Asked, Router, Unroutable};
 pub use shape::Assumed;

@@ -224,6 +224,28 @@ impl RequestSide {
         }
     }
 
+    /// Whether the one message that a body is may still come, or was the last that came.
+    pub(super) fn awaits_its_body(&self) -> bool {
+        !self.ended && self.stage != Stage::Answered
+    }
+
+    /// The body came as one message, which nobody could hold: it is decided without it. Trailers may follow.
+    pub(super) fn unheld_body(&mut self) -> Step {
+        self.begun = true;
+        match self.stage {
+            Stage::Collecting | Stage::Supposing => {
+                self.owe_a_body();
+                self.hand_out_unread(Unread::Memory)
+            }
+            Stage::Deciding => {
+                self.owed.push(Owed::Body);
+                Step::Wait
+            }
+            Stage::Passing => Step::Send(Replies::one(Edits::default().body(Side::Request))),
+            Stage::Answered | Stage::Done => Step::Wait,
+        }
+    }
+
     fn pass(&mut self, message: HttpBody) -> Replies {
         if message.end_of_stream {
             self.ended = true;

@@ -72,6 +72,9 @@ impl Handler for Desk {
         if inbound.unread == Some(Unread::Stalled) {
             self.events.send("stalled").ok();
         }
+        if inbound.unread == Some(Unread::Memory) {
+            self.events.send("no memory").ok();
+        }
         Ok((Verdict::to("10.0.0.1:8000".parse().unwrap()), Held("ticket dropped", self.events.clone())))
     }
 
@@ -207,6 +210,28 @@ async fn compressed_messages_are_read() {
     let mut call = Call::open_as(client).await.unwrap();
     call.say_all(&ASKED).await;
     call.hears(&ANSWERED).await;
+}
+
+/// A gateway that buffers keeps every byte: what can't be held here is decided without, answered, and goes on as it is.
+#[tokio::test]
+async fn whole_bodies_that_can_not_be_held_are_answered_unread() {
+    let memory = BodyMemory::new(100_000);
+    let settings = Settings { body_memory: memory.clone(), ..Settings::default() };
+    let mut picker = Picker::start(settings, None, 1).await;
+    let call = Call::open(&picker.channel().await).await;
+    let modes = Some((gateway::mode("buffered"), gateway::mode("buffered")));
+    let first =
+        gateway::message(&["headers", "POST", "/unread", "x-request-id=r"], Beside { modes, ..Beside::default() });
+    call.say.send(first).await.unwrap();
+    let mut call = call;
+    call.hears(&["headers dest=10.0.0.1:8000 reroute"]).await;
+    call.say("body 300000B").await;
+    call.hears(&["body dest=10.0.0.1:8000 reroute"]).await;
+    call.say_all(&["trailers", "response 200", "chunk 300000B", "response-trailers"]).await;
+    call.hears(&["trailers", "response", "chunk", "response-trailers"]).await;
+    assert_eq!([picker.event().await, picker.event().await], ["asked", "no memory"]);
+    assert_eq!(picker.event().await, "ticket dropped");
+    assert_eq!(memory.held(), 0);
 }
 
 #[tokio::test]
