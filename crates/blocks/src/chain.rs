@@ -1,4 +1,5 @@
-//! From token ids to chained block hashes. What differs in the seed, or in any token before, never has a hash in common.
+//! From token ids to chained block hashes. What differs in the seed, in any token before, or in what else stands among
+//! them (an image), never has a hash in common.
 
 use std::num::NonZeroU32;
 
@@ -37,6 +38,16 @@ impl Seed<'_> {
     }
 }
 
+/// What a prompt holds besides its tokens, such as an image: it enters the hash of the block in which it begins, as
+/// vLLM's extra keys do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// The token with which it begins.
+    pub at: usize,
+    /// A hash of its content.
+    pub key: u64,
+}
+
 /// Hashes prompts of one seed in blocks of one size.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
@@ -50,27 +61,44 @@ impl Chain {
         Self { seed: seed.hash(), block_size }
     }
 
-    /// The hashes of one prompt. A prompt shorter than a block has none.
-    pub fn print(&self, tokens: &[u32]) -> Print {
+    /// The hashes of one prompt. A prompt shorter than a block has none. `extras` stand in the order of their places; one
+    /// behind the prompt's last token counts as with that token.
+    pub fn print(&self, tokens: &[u32], extras: &[Extra]) -> Print {
         let size = self.block_size.get() as usize;
         let whole = tokens.chunks_exact(size);
         let rest = whole.remainder();
         let mut hashes = Vec::with_capacity(tokens.len() / size);
         let mut bytes = Vec::with_capacity(size.min(tokens.len()) * 4 + 4);
         let mut last = self.seed;
+        let mut extras = extras.iter().peekable();
+        let mut end = 0;
         for block in whole {
+            end += size;
+            // The last token's block takes whatever is left.
+            let takes = if end == tokens.len() { usize::MAX } else { end };
+            while let Some(extra) = extras.next_if(|extra| extra.at < takes) {
+                last = with_extra(last, *extra);
+            }
             last = hash(block, last, &mut bytes);
             hashes.push(BlockHash(last));
         }
-        let tail = (!hashes.is_empty() && !rest.is_empty()).then(|| tail_hash(rest, last, &mut bytes));
+        let tail = (!hashes.is_empty() && !rest.is_empty()).then(|| {
+            let before = extras.fold(last, |last, extra| with_extra(last, *extra));
+            tail_hash(rest, before, &mut bytes)
+        });
         Print { hashes, tail, tokens: tokens.len() }
     }
 
-    /// The hashes of all prompts of a request.
+    /// The hashes of all prompts of a request, which hold tokens alone.
     pub fn fingerprint<'a>(&self, prompts: impl IntoIterator<Item = &'a [u32]>) -> Fingerprint {
-        let prints = prompts.into_iter().map(|tokens| self.print(tokens)).collect();
+        let prints = prompts.into_iter().map(|tokens| self.print(tokens, &[])).collect();
         Fingerprint { block_size: self.block_size, prints }
     }
+}
+
+/// What comes next is told apart by it.
+fn with_extra(before: u64, extra: Extra) -> u64 {
+    xxh3_64_with_seed(&extra.key.to_le_bytes(), before)
 }
 
 fn hash(block: &[u32], before: u64, bytes: &mut Vec<u8>) -> u64 {
@@ -146,7 +174,7 @@ mod tests {
     }
 
     fn print(seed: &Seed<'_>, tokens: &[u32]) -> Print {
-        Chain::new(seed, size(16)).print(tokens)
+        Chain::new(seed, size(16)).print(tokens, &[])
     }
 
     /// How many leading blocks two prompts share.
@@ -210,6 +238,33 @@ mod tests {
             let after = a.all().zip(b.all()).skip(differ_at / 16);
             assert!(after.into_iter().all(|(a, b)| a != b), "what comes after the difference differs too");
         }
+    }
+
+    fn alike(a: &[(usize, u64)], b: &[(usize, u64)], tokens: usize) -> usize {
+        let tokens: Vec<u32> = (0..tokens as u32).collect();
+        let print = |extras: &[(usize, u64)]| {
+            let extras: Vec<Extra> = extras.iter().map(|(at, key)| Extra { at: *at, key: *key }).collect();
+            Chain::new(&Seed::default(), size(16)).print(&tokens, &extras)
+        };
+        let (a, b) = (print(a), print(b));
+        let after = a.all().zip(b.all()).skip(shared(&a, &b));
+        assert!(after.into_iter().all(|(a, b)| a != b), "what comes after the difference differs too");
+        shared(&a, &b)
+    }
+
+    #[test]
+    fn what_else_stands_in_a_prompt_parts_it_from_its_block_on() {
+        for at in 0..80 {
+            assert_eq!(alike(&[(at, 1)], &[], 80), at / 16);
+            assert_eq!(alike(&[(at, 1)], &[(at, 2)], 80), at / 16);
+            assert_eq!(alike(&[(at, 1)], &[(at, 1)], 80), 5);
+        }
+        assert_eq!(alike(&[(20, 1), (70, 2)], &[(20, 1)], 80), 4);
+        assert_eq!(alike(&[(20, 1), (21, 2)], &[(20, 2), (21, 1)], 80), 1);
+        assert_eq!(alike(&[(20, 1), (50, 2)], &[(20, 2), (50, 1)], 80), 1);
+        assert_eq!(alike(&[(70, 1)], &[], 70), 4, "in the partial block, or behind all");
+        assert_eq!(alike(&[(80, 1)], &[], 80), 4);
+        assert_eq!(alike(&[(0, 1)], &[], 80), 0);
     }
 
     #[test]

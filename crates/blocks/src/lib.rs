@@ -10,5 +10,5 @@ mod chain;
 mod held;
 mod index;
 
-pub use chain::{BlockHash, Chain, Fingerprint, Print, Seed};
+pub use chain::{BlockHash, Chain, Extra, Fingerprint, Print, Seed};
 pub use index::{Learned, Overlap, Overlaps, PrefixIndex};

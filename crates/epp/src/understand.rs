@@ -8,12 +8,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use blocks::{Chain, Fingerprint, Seed};
+use blocks::{Chain, Extra, Fingerprint, Seed};
 use bytes::Bytes;
 use envoy::Body;
 use pick::Note;
 use request::{Engine, NotUnderstood};
-use tokens::{Context, EncodeError, Encoded, Tokenizer};
+use tokens::{Context, EncodeError, Encoded, Medium, Tokenizer};
 
 use crate::models::Models;
 use crate::progress::{Parsed, Progress};
@@ -255,7 +255,7 @@ fn model_and_adapter<'r>(
 pub(crate) struct Tokenized<'a> {
     /// The rendered text and the tokens.
     pub(crate) encoded: Encoded,
-    /// Within what its prefix may be shared; images and the like come in addition, by `encoded.media`.
+    /// Within what its prefix may be shared.
     pub(crate) seed: Seed<'a>,
 }
 
@@ -281,20 +281,23 @@ impl<'a> Tokenized<'a> {
 
     /// The hashes of its prompts in blocks of `size` tokens.
     pub(crate) fn fingerprint(&self, size: NonZeroU32) -> Fingerprint {
-        let salt = salt(self.seed.cache_salt, &self.encoded.media);
-        let seed = Seed { cache_salt: &salt, ..self.seed };
-        Chain::new(&seed, size).fingerprint(self.encoded.prompts.iter().map(Vec::as_slice))
+        let chain = Chain::new(&self.seed, size);
+        let prompts = &self.encoded.prompts;
+        let Some(extras) = extras(&self.encoded.media) else {
+            return chain.fingerprint(prompts.iter().map(Vec::as_slice));
+        };
+        let prints = prompts.iter().map(|tokens| chain.print(tokens, &extras)).collect();
+        Fingerprint { block_size: size, prints }
     }
 }
 
-/// The request's salt and, where images or the like take the place of tokens that aren't counted here, their content:
-/// prompts with other images share nothing.
-fn salt<'a>(salt: &'a str, media: &[u64]) -> Cow<'a, str> {
-    if media.is_empty() {
-        return Cow::Borrowed(salt);
-    }
-    let media: Vec<String> = media.iter().map(|hash| format!("{hash:016x}")).collect();
-    Cow::Owned(format!("{salt}\u{0}{}", media.join(",")))
+/// Images and the like, which take the place of tokens that aren't counted here: prompts with others share what stands before
+/// them. One that may stand anywhere counts from the first token on.
+fn extras(media: &[Medium]) -> Option<Vec<Extra>> {
+    let extra = |medium: &Medium| Extra { at: medium.place.map_or(0, |place| place.token), key: medium.hash };
+    let mut extras: Vec<Extra> = media.iter().map(extra).collect();
+    extras.sort_by_key(|extra| extra.at);
+    (!extras.is_empty()).then_some(extras)
 }
 
 #[cfg(test)]

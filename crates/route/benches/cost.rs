@@ -23,7 +23,7 @@ fn main() {
     let chain = Chain::new(&Seed { model: "m", ..Seed::default() }, size);
     let tokens: Vec<u32> = (0..TOKENS).collect();
     let hashing = median(100, || {
-        black_box(chain.print(black_box(&tokens)));
+        black_box(chain.print(black_box(&tokens), &[]));
     });
     println!("hash {TOKENS} tokens: {hashing:.0} us");
     let all: Vec<Weighted> = Scorer::ALL.into_iter().map(|scorer| Weighted { scorer, weight: 1.0 }).collect();

@@ -77,8 +77,26 @@ pub struct Encoded {
     pub multimodal: bool,
     /// Why the engine's tokens may be others, where that can't be told here.
     pub inexact: Option<&'static str>,
-    /// A hash of each image, sound or film (its address or its data), in order.
-    pub media: Vec<u64>,
+    /// The images, sounds and films of a chat, in order; a chat is the only prompt of its request.
+    pub media: Vec<Medium>,
+}
+
+/// An image, a sound or a film in a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Medium {
+    /// Of its address or its data, or of the name that the client gave it.
+    pub hash: u64,
+    /// Where its placeholder begins, or something before it; `None` where that isn't known, so that it may stand anywhere.
+    pub place: Option<Place>,
+}
+
+/// A place in a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// In the rendered text, in bytes.
+    pub byte: usize,
+    /// In the token ids.
+    pub token: usize,
 }
 
 impl Encoded {

@@ -1,10 +1,16 @@
-//! Images, sounds and films in a chat: what they are, by content.
+//! Images, sounds and films in a chat: what they are, by content, and what stands for them in a text.
 //!
-//! In: a part of a message; out: its kind and a hash of its address, its data or the name the client gave it. Nothing
-//! is fetched and nothing decoded.
+//! In: a part of a message, a template; out: its kind and a hash of its address, its data or the name the client gave it,
+//! and its placeholder. Nothing is fetched and nothing decoded.
+
+mod place;
+mod printed;
 
 use request::json::Value;
 use xxhash_rust::xxh3::Xxh3;
+
+pub(crate) use place::{Met, place};
+pub(crate) use printed::Printed;
 
 /// What a part holds, by the name that templates know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +34,7 @@ impl Modality {
         match kind {
             "image_url" | "input_image" | "image_embeds" | "image_pil" => Some(Modality::Image),
             "audio_url" | "input_audio" | "audio_embeds" => Some(Modality::Audio),
-            "video_url" => Some(Modality::Video),
+            "video_url" | "video_embeds" => Some(Modality::Video),
             _ => None,
         }
     }

@@ -15,7 +15,7 @@ use request::json::{self, Object};
 
 use crate::{
     EncodeError, Template,
-    media::{Modality, Placeholders, content_hash},
+    media::{Met, Modality, Placeholders, content_hash, hash_of},
     template::{ContentFormat, Dict, List, to_template},
 };
 
@@ -50,28 +50,43 @@ pub(crate) struct Conversation {
     pub(crate) messages: Vec<Value>,
     /// The text that `continue_final_message` continues, of the last message.
     pub(crate) final_text: Option<String>,
-    /// Hashes of what isn't text, in order.
-    pub(crate) media: Vec<u64>,
+    /// What isn't text, in order.
+    pub(crate) media: Vec<Met>,
     /// Something stands in the text for what isn't text, and it isn't known here what.
     pub(crate) unknown_placeholder: bool,
 }
 
 /// What isn't text in a conversation, as it is met.
 struct Media<'p> {
-    hashes: Vec<u64>,
+    met: Vec<Met>,
+    template: &'p Template,
     placeholders: &'p Placeholders,
     /// How many of each kind there were.
-    met: [usize; 3],
+    counts: [usize; 3],
     unknown_placeholder: bool,
 }
 
 impl Media<'_> {
-    /// The next one: what stands for it in a text.
+    /// The next one: what is to stand for it where contents are texts.
     fn meet(&mut self, modality: Modality, hash: u64) -> Option<String> {
-        self.hashes.push(hash);
-        let met = &mut self.met[modality as usize];
-        *met += 1;
-        self.placeholders.text(modality, *met)
+        let count = &mut self.counts[modality as usize];
+        *count += 1;
+        let in_text = self.placeholders.text(modality, *count);
+        let placeholder = match self.template.content_format() {
+            ContentFormat::String => in_text.clone(),
+            ContentFormat::Openai => self.template.placeholder(modality).map(str::to_owned),
+        };
+        self.met.push(Met { hash, placeholder });
+        in_text
+    }
+
+    /// A part of the prompt that comes without its tokens: in any template a text, in which vLLM puts it later.
+    fn embedded<'m>(&mut self, part: &Object<'_>) -> Result<Part<'m>, EncodeError> {
+        const PLACEHOLDER: &str = "<prompt_embeds>";
+        let data = part.get("data").filter(|data| data.as_str().is_some_and(|data| !data.is_empty()));
+        let data = data.ok_or_else(|| refused("a part of prompt_embeds holds no data"))?;
+        self.met.push(Met { hash: hash_of(data), placeholder: Some(PLACEHOLDER.to_owned()) });
+        Ok(Part::Text(Cow::Borrowed(PLACEHOLDER), Vec::new()))
     }
 }
 
@@ -105,13 +120,13 @@ pub(crate) fn clean(
     tag: Option<&str>,
 ) -> Result<Conversation, EncodeError> {
     let mut conversation = Conversation::default();
-    let mut media = Media { hashes: Vec::new(), placeholders, met: [0; 3], unknown_placeholder: false };
+    let mut media = Media { met: Vec::new(), template, placeholders, counts: [0; 3], unknown_placeholder: false };
     let mut cleaned = Vec::with_capacity(messages.len());
     for message in messages {
         let Some(message) = message.as_object() else { return Err(refused("a message isn't an object")) };
         cleaned.push(clean_message(message, template.content_format(), &mut media)?);
     }
-    (conversation.media, conversation.unknown_placeholder) = (media.hashes, media.unknown_placeholder);
+    (conversation.media, conversation.unknown_placeholder) = (media.met, media.unknown_placeholder);
     if !template.knows_developers() && cleaned.iter().any(|message| message.role == "developer") {
         cleaned = with_one_system(cleaned);
     }
@@ -387,6 +402,7 @@ fn read_part<'m>(part: &'m json::Value<'_>, media: &mut Media<'_>) -> Result<Opt
         Some("text" | "input_text" | "output_text") if uuid.is_none() => text_of(part, "text"),
         Some("refusal") if uuid.is_none() => text_of(part, "refusal"),
         Some("thinking") if uuid.is_none() => text_of(part, "thinking"),
+        Some("prompt_embeds") if uuid.is_none() => media.embedded(part).map(Some),
         Some("tool_reference") => Ok(Some(Part::ToolReference(part.get("name").map_or(Value::from(()), to_template)))),
         _ => {
             let key = kind.filter(|kind| Modality::of(kind).is_some()).or_else(|| named_by_key(part, kind, uuid));

@@ -12,10 +12,10 @@ use request::{
 };
 
 use crate::{
-    Context, EncodeError, Encoded, Files, LoadError, MemoStats, Template, TemplateError,
+    Context, EncodeError, Encoded, Files, LoadError, Medium, MemoStats, Template, TemplateError,
     encoder::Encoder,
     harmony::Harmony,
-    media::Placeholders,
+    media::{self, Placeholders},
     messages::{self, Conversation},
     requested::Requested,
     template::{ContentFormat, Dict, List, to_template},
@@ -171,13 +171,25 @@ impl Model {
         truncation: Option<Truncation>,
     ) -> Result<Encoded, EncodeError> {
         const UNKNOWN: &str = "what stands in the text for an image, a sound or a film isn't known for this model";
+        const NOWHERE: &str =
+            "where an image, a sound or a film stands in the text isn't known, so it counts from the first block on";
+        let ids = self.encode_text(&rendered, add_special_tokens, truncation)?;
+        let media = match truncation {
+            // Of ids that are left out, the text tells nothing.
+            Some(_) => conversation.media.iter().map(|met| Medium { hash: met.hash, place: None }).collect(),
+            None => {
+                let encode = |text: &str, whole: bool| self.encoder.encode(text, whole && add_special_tokens);
+                media::place(&conversation.media, &rendered, &ids, encode)?
+            }
+        };
+        let nowhere = media.iter().any(|medium| medium.place.is_none()).then_some(NOWHERE);
         Ok(Encoded {
-            prompts: vec![self.encode_text(&rendered, add_special_tokens, truncation)?],
+            prompts: vec![ids],
             rendered: Some(rendered),
             estimated: false,
-            multimodal: !conversation.media.is_empty(),
-            inexact: conversation.unknown_placeholder.then_some(UNKNOWN),
-            media: conversation.media,
+            multimodal: !media.is_empty(),
+            inexact: conversation.unknown_placeholder.then_some(UNKNOWN).or(nowhere),
+            media,
         })
     }
 
@@ -200,7 +212,7 @@ impl Model {
                 Some(Named { template: Ok(template), sglang_format, .. }) => (template, *sglang_format),
             },
         };
-        let mut conversation = messages::sglang::clean(&chat.messages, format, chat.continue_final_message)?;
+        let mut conversation = messages::sglang::clean(&chat.messages, template, format, chat.continue_final_message)?;
         let cleaned = std::mem::take(&mut conversation.messages);
         let render = |bare: bool| {
             let tools = chat.tools.as_deref().map(|tools| messages::sglang::tools(tools, bare)).transpose()?;

@@ -38,6 +38,7 @@ use std::{fmt, time::SystemTime};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, syntax::SyntaxConfig};
 use request::json;
 
+use crate::media::{Modality, Printed};
 pub(crate) use clock::date;
 use meter::Meter;
 pub(crate) use python::{strip, strip_end, write_float};
@@ -73,6 +74,8 @@ pub struct Template {
     content_format: ContentFormat,
     knows_developers: bool,
     reads_content: bool,
+    /// What it prints for images, sounds and films.
+    printed: Printed,
 }
 
 /// Why a template gave no text.
@@ -183,6 +186,7 @@ impl Template {
             content_format: prepared.content_format,
             knows_developers: source.contains("'developer'") || source.contains("\"developer\""),
             reads_content: source.contains("content"),
+            printed: Printed::default(),
         })
     }
 
@@ -198,6 +202,11 @@ impl Template {
     /// Whether messages' contents are to be lists of parts, as vLLM tells from the template.
     pub(crate) fn content_format(&self) -> ContentFormat {
         self.content_format
+    }
+
+    /// What it prints for a part that is no text.
+    pub(crate) fn placeholder(&self, modality: Modality) -> Option<&str> {
+        self.printed.by(self, modality)
     }
 
     /// Whether the template has messages of developers, as vLLM tells from the source.

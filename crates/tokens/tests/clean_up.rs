@@ -112,7 +112,7 @@ fn what_isnt_text_is_told_by_content() {
     let media = |message: &str| {
         let encoded = encode(&json!({"chat_template": SHOW}), &messages(message)).unwrap();
         assert_eq!(encoded.multimodal, !encoded.media.is_empty());
-        encoded.media
+        encoded.media.iter().map(|medium| medium.hash).collect::<Vec<_>>()
     };
     let image = |url: &str| {
         media(&format!(
@@ -552,7 +552,7 @@ fn images_leave_a_placeholder_in_a_text() {
     let text = |text: &str| format!(r#"{{"type": "text", "text": "{text}"}}"#);
 
     let two = encoded("llama4", &format!("[{}, {image}, {image}]", text("look"))).unwrap();
-    assert_eq!((two.rendered, two.inexact), (said("<|image|>\n<|image|>\nlook"), None));
+    assert_eq!((two.rendered.clone(), two.inexact), (said("<|image|>\n<|image|>\nlook"), None));
     let there = encoded("llama4", &format!("[{image}, {}]", text("see <|image|>"))).unwrap();
     assert_eq!(there.rendered, said("see <|image|>"));
     assert!(matches!(
@@ -560,8 +560,27 @@ fn images_leave_a_placeholder_in_a_text() {
         Err(EncodeError::Messages(_))
     ));
     let numbered = encoded("phi3_v", &format!("[{image}, {image}, {}]", text("x"))).unwrap();
-    assert_eq!(numbered.rendered, said("<|image_1|>\n<|image_2|>\nx"));
+    assert_eq!(numbered.rendered.clone(), said("<|image_1|>\n<|image_2|>\nx"));
     let unknown = encoded("new", &format!("[{image}, {}]", text("x"))).unwrap();
-    assert_eq!(unknown.rendered, said("x"));
+    assert_eq!(unknown.rendered.clone(), said("x"));
     assert!(unknown.inexact.is_some());
+
+    let places = |encoded: &Encoded| {
+        let text = encoded.rendered.clone().unwrap();
+        let stands =
+            encoded.media.iter().map(|medium| medium.place.map(|place| text[place.byte..].chars().take(11).collect()));
+        stands.collect::<Vec<Option<String>>>()
+    };
+    let some = |texts: [&str; 2]| texts.map(|text| Some(text.to_owned()));
+    assert_eq!(places(&two), some(["<|image|>\\n", "<|image|>\\n"]));
+    assert_eq!(places(&numbered), some(["<|image_1|>", "<|image_2|>"]));
+    assert_eq!(places(&unknown), [None]);
+
+    let embedded =
+        |data: &str| encoded("new", &format!(r#"[{{"type": "prompt_embeds", "data": "{data}"}}, {}]"#, text("x")));
+    let (one, other) = (embedded("AAAA").unwrap(), embedded("AAAB").unwrap());
+    assert_eq!((&one.rendered, one.inexact, one.multimodal), (&said("<prompt_embeds>\nx"), None, true));
+    assert_eq!(places(&one), [Some("<prompt_emb".to_owned())]);
+    assert_ne!(one.media, other.media);
+    assert!(matches!(embedded(""), Err(EncodeError::Messages(_))));
 }

@@ -82,6 +82,37 @@ fn of_template(template: &str) -> Tokenizer {
     .unwrap()
 }
 
+/// Gemma 3 is shown images, and its template says where.
+#[test]
+fn gemma3s_images_stand_where_its_template_shows_them() {
+    let tokenizer = load("gemma3");
+    let image = |url: &str| format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"}}}}"#);
+    let turns = |last: &str| {
+        let first = format!(r#"{{"role":"user","content":[{{"type":"text","text":"What is this?"}},{}]}}"#, image("a"));
+        format!(
+            r#"{{"messages":[{first},{{"role":"assistant","content":"A cat."}},{{"role":"user","content":[{last}]}}]}}"#
+        )
+    };
+    let media = |last: &str| {
+        let encoded = encode(&tokenizer, "/v1/chat/completions", &turns(last)).unwrap();
+        assert_eq!(encoded.inexact, None);
+        let text = encoded.rendered.unwrap();
+        let ids = encoded.prompts.into_iter().next().unwrap();
+        let shown = encoded.media.iter().map(|medium| {
+            let place = medium.place.unwrap();
+            (text[place.byte..].chars().take(16).collect::<String>(), ids[place.token], medium.hash)
+        });
+        (shown.collect::<Vec<_>>(), encoded.media[0].place.unwrap())
+    };
+    let (one, first) = media(r#"{"type":"text","text":"And?"}"#);
+    let (two, same) = media(&format!(r#"{},{{"type":"text","text":"And this?"}}"#, image("b")));
+    assert_eq!((one.len(), two.len()), (1, 2));
+    assert_eq!((&one[0], first), (&two[0], same));
+    assert_eq!((two[0].0.as_str(), two[0].1), ("<start_of_image>", 255_999));
+    assert_eq!((two[1].0.as_str(), two[1].1), ("<start_of_image>", 255_999));
+    assert_ne!(two[0].2, two[1].2);
+}
+
 #[test]
 fn plain_texts_have_the_engines_ids_in_all_models() {
     for model in ["qwen3", "llama3", "gemma3", "deepseek-v3", "gpt-oss"] {

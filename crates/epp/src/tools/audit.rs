@@ -66,7 +66,7 @@ struct Shared {
 /// A sheet against the first.
 #[derive(Debug)]
 struct Pair {
-    /// Leading tokens that are the same, whatever the borders.
+    /// Leading tokens that are the same, with the same images and the like among them, whatever the borders.
     alike: usize,
     /// What can be shared: nothing across a border.
     shared: Shared,
@@ -82,6 +82,8 @@ struct Parting {
     at: Option<usize>,
     /// In which message of the first request.
     place: Option<Place>,
+    /// Whether another image, sound or film parts them there, and no text.
+    by_media: bool,
 }
 
 /// Compares.
@@ -176,7 +178,7 @@ impl Bench<'_> {
 }
 
 fn pair(first: &Sheet<'_>, other: &Sheet<'_>, bench: &Bench<'_>) -> Pair {
-    let alike = alike(first.ids(), other.ids());
+    let alike = beginning(first, other);
     let shared_blocks = first.print.hashes.iter().zip(&other.print.hashes).take_while(|(a, b)| a == b).count();
     let borders = why::borders(first, other);
     let shared = match borders.is_empty() {
@@ -190,16 +192,24 @@ fn pair(first: &Sheet<'_>, other: &Sheet<'_>, bench: &Bench<'_>) -> Pair {
 
 /// `None` where one prompt is the other's beginning, in text or (without text) in ids.
 fn parting(first: &Sheet<'_>, other: &Sheet<'_>, alike: usize, bench: &Bench<'_>) -> Option<Parting> {
+    if let Some(medium) = other_medium(first, other).filter(|medium| medium.token == alike) {
+        let (chat, text) = (first.chat()?, first.text()?);
+        return Some(Parting {
+            at: Some(medium.byte),
+            place: place::find(chat, text, medium.byte, bench),
+            by_media: true,
+        });
+    }
     let (Some(text), Some(theirs)) = (first.text(), other.text()) else {
         let ends = alike == first.ids().len() || alike == other.ids().len();
-        return (!ends).then_some(Parting { at: None, place: None });
+        return (!ends).then_some(Parting { at: None, place: None, by_media: false });
     };
     let at = common_text(text, theirs);
     if at == text.len() || at == theirs.len() {
         return None;
     }
     let place = first.chat().and_then(|chat| place::find(chat, text, at, bench));
-    Some(Parting { at: Some(at), place })
+    Some(Parting { at: Some(at), place, by_media: false })
 }
 
 /// How long the common beginning is, in bytes; never within a character.
@@ -209,6 +219,26 @@ fn common_text(a: &str, b: &str) -> usize {
         at -= 1;
     }
     at
+}
+
+/// How many tokens begin both, the same images and the like among them.
+fn beginning(first: &Sheet<'_>, other: &Sheet<'_>) -> usize {
+    let alike = alike(first.ids(), other.ids());
+    other_medium(first, other).map_or(alike, |medium| medium.token)
+}
+
+/// Where an image, a sound or a film stands that only one of the two shows there, if that is within the ids that begin both.
+fn other_medium(first: &Sheet<'_>, other: &Sheet<'_>) -> Option<tokens::Place> {
+    let in_order = |sheet: &Sheet<'_>| {
+        let placed = sheet.tokenized.encoded.media.iter().filter_map(|medium| Some((medium.place?, medium.hash)));
+        let mut media: Vec<_> = placed.collect();
+        media.sort_by_key(|(place, _)| place.token);
+        media
+    };
+    let (ours, theirs) = (in_order(first), in_order(other));
+    let same = alike(&ours, &theirs);
+    let places = [ours.get(same), theirs.get(same)].into_iter().flatten().map(|(place, _)| *place);
+    places.min_by_key(|place| place.token).filter(|place| place.token < alike(first.ids(), other.ids()))
 }
 
 fn alike<T: PartialEq>(a: &[T], b: &[T]) -> usize {
@@ -222,7 +252,7 @@ fn common(sheets: &[Sheet<'_>]) -> Shared {
     }
     let least = |of: &dyn Fn(&Sheet<'_>) -> usize| others.iter().map(of).min().unwrap_or_default();
     Shared {
-        tokens: least(&|other| alike(first.ids(), other.ids())),
+        tokens: least(&|other| beginning(first, other)),
         blocks: least(&|other| alike(&first.print.hashes, &other.print.hashes)),
     }
 }

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use blocks::{Print, Seed};
 use serde_json::{Value, json};
+use tokens::Medium;
 
 use super::asked::Asked;
 use crate::flags::Reading;
@@ -56,8 +57,9 @@ fn hashes(print: &Print) -> Value {
     print.hashes.iter().map(|hash| format!("{:016x}", hash.0)).collect()
 }
 
-fn salt(seed: &Seed<'_>, media: &[u64]) -> Value {
-    let media: Vec<String> = media.iter().map(|hash| format!("{hash:016x}")).collect();
+fn salt(seed: &Seed<'_>, media: &[Medium]) -> Value {
+    let medium = |medium: &Medium| json!({ "hash": format!("{:016x}", medium.hash), "token": medium.place.map(|place| place.token) });
+    let media: Vec<Value> = media.iter().map(medium).collect();
     json!({
         "model": seed.model,
         "revision": seed.revision,

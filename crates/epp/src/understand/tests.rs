@@ -35,7 +35,7 @@ fn load(path: PathBuf) -> Models {
 fn of_template(template: &str) -> Models {
     let directory = tempfile::tempdir().expect("a directory");
     let config = serde_json::json!({ "chat_template": template }).to_string();
-    let tokenizer = r#"{"pre_tokenizer":{"type":"Whitespace"},"model":{"type":"WordLevel","vocab":{"a":0,"b":1,"?":2},"unk_token":"?"}}"#;
+    let tokenizer = r#"{"pre_tokenizer":{"type":"Whitespace"},"model":{"type":"WordLevel","vocab":{"a":0,"b":1,"?":2,"I":3,"V":4},"unk_token":"?"}}"#;
     for (name, text) in [("tokenizer_config.json", config.as_str()), ("tokenizer.json", tokenizer)] {
         std::fs::write(directory.path().join(name), text).expect("a file can be written");
     }
@@ -194,12 +194,13 @@ fn what_is_not_text_enters_by_content() {
     let chat = |part: &str| {
         let body = format!(r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"hi"}},{part}]}}]}}"#);
         let understood = read(CHAT, &body);
-        // A model of text alone: what stands in its text for an image nobody knows.
+        // A model of text alone: what stands in its text for an image nobody knows, nor where, so nothing is shared.
         assert!(understood.multimodal && understood.notes == [Note::Inexact], "{part}: {}", say(&understood));
         understood
     };
     let url = |kind: &str, url: &str| format!(r#"{{"type":"{kind}","{kind}":{{"url":"{url}"}}}}"#);
     let sound = |data: &str| format!(r#"{{"type":"input_audio","input_audio":{{"data":"{data}","format":"wav"}}}}"#);
+    let embeds = |kind: &str| format!(r#"{{"type":"{kind}","{kind}":"AAAA"}}"#);
     let parts = [
         url("image_url", "http://a"),
         url("image_url", "http://b"),
@@ -209,6 +210,9 @@ fn what_is_not_text_enters_by_content() {
         url("audio_url", "http://a"),
         sound("AAAA"),
         sound("AAAB"),
+        embeds("image_embeds"),
+        embeds("audio_embeds"),
+        embeds("video_embeds"),
     ];
     let text = read(CHAT, r#"{"messages":[{"role":"user","content":"hi"}]}"#);
     for (at, a) in parts.iter().enumerate() {
@@ -222,6 +226,60 @@ fn what_is_not_text_enters_by_content() {
     assert_eq!(shared(&read("/v1/messages", anthropic), &chat(&parts[2])), "9 of 9|9");
     let responses = r#"{"input":[{"role":"user","content":[{"type":"input_text","text":"hi"},{"type":"input_image","detail":"auto","image_url":"http://a"}]}]}"#;
     assert_eq!(shared(&read("/v1/responses", responses), &chat(&parts[0])), "9 of 9|9");
+}
+
+/// A model that is shown images, sounds and films: a token a block, the placeholders `I` and `V`.
+fn of_media() -> &'static Models {
+    static MODELS: OnceLock<Models> = OnceLock::new();
+    MODELS.get_or_init(|| {
+        of_template(
+            "{% for m in messages %}{% for c in m.content %}{% if c.type == 'image' %} I {% elif c.type == 'video' %} V {% \
+             elif c.type == 'text' %} {{ c.text }} {% endif %}{% endfor %}{% endfor %}",
+        )
+    })
+}
+
+/// A chat of one-part messages: `=x` shows the image x, `~x` the film, all else is text.
+fn shows(parts: &str) -> Understood {
+    let part = |part: &str| match part.split_at(1) {
+        ("=", url) => format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"}}}}"#),
+        ("~", url) => format!(r#"{{"type":"video_url","video_url":{{"url":"{url}"}}}}"#),
+        ("%", url) => format!(r#"{{"type":"audio_url","audio_url":{{"url":"{url}"}}}}"#),
+        _ => format!(r#"{{"type":"text","text":"{part}"}}"#),
+    };
+    let messages = parts.split(' ').map(|one| format!(r#"{{"role":"user","content":[{}]}}"#, part(one)));
+    let body = format!(r#"{{"messages":[{}]}}"#, messages.collect::<Vec<_>>().join(","));
+    hashed(&arrived(CHAT, body.as_bytes()), of_media(), 1)
+}
+
+/// As vLLM has it: an image is part of the block that holds it, and of no earlier one.
+#[test]
+fn images_part_prompts_from_where_they_stand() {
+    let check = |a: &str, b: &str, expected: &str| {
+        let (a, b) = (shows(a), shows(b));
+        assert_eq!((&a.notes[..], &b.notes[..], a.multimodal), (&[][..], &[][..], true));
+        assert_eq!(shared(&a, &b), expected);
+    };
+    check("a =1 b", "a =1 b", "3 of 3|3");
+    check("a =1 b", "a =1 b a =2", "3 of 3|5");
+    check("a =1 b a =2", "a =1 b a =3", "4 of 5|5");
+    check("a =1 b b", "a =2 b b", "1 of 4|4");
+    check("a =1 =2 b", "a =2 =1 b", "1 of 4|4");
+    check("a =1 ~1 b", "a =1 ~2 b", "2 of 4|4");
+    check("a =1 b =2", "a =1 b I", "3 of 4|4");
+    check("a I =1 b", "a I =2 b", "1 of 4|4");
+}
+
+/// Never a hit that isn't there: what the template doesn't show may stand anywhere.
+#[test]
+fn what_stands_nowhere_parts_prompts_from_the_beginning_on() {
+    let (text, one, two) = (shows("a b"), shows("a %1 b"), shows("a %2 b"));
+    assert_eq!((&one.notes[..], &text.notes[..]), (&[Note::Inexact][..], &[][..]));
+    assert_eq!(shared(&one, &one), "2 of 2|2");
+    assert_eq!(shared(&one, &two), "0 of 2|2");
+    assert_eq!(shared(&one, &text), "0 of 2|2");
+    let [one, other] = ["a =1 %1", "a =1 %2"].map(shows);
+    assert_eq!(shared(&one, &other), "0 of 2|2");
 }
 
 #[test]

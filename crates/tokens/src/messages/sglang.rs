@@ -10,8 +10,8 @@ use request::json::{self, Object};
 
 use super::{Conversation, present, refused, shown};
 use crate::{
-    EncodeError,
-    media::{Modality, content_hash},
+    EncodeError, Template,
+    media::{Met, Modality, content_hash},
     template::{ContentFormat, Dict, List, to_template},
 };
 
@@ -22,6 +22,7 @@ const ROLES: [&str; 6] = ["system", "assistant", "tool", "function", "developer"
 /// asked for, and said by the user where it isn't.
 pub(crate) fn clean(
     messages: &[json::Value<'_>],
+    template: &Template,
     format: ContentFormat,
     continues: bool,
 ) -> Result<Conversation, EncodeError> {
@@ -30,7 +31,7 @@ pub(crate) fn clean(
     for (at, message) in messages.iter().enumerate() {
         let Some(message) = message.as_object() else { return Err(refused("a message isn't an object")) };
         let role = role(message)?;
-        let content = content(message.get("content"), &role, format, &mut conversation.media)?;
+        let content = content(message.get("content"), &role, format, template, &mut conversation.media)?;
         if at == last
             && role == "assistant"
             && let Content::Text(text) = &content
@@ -78,7 +79,8 @@ fn content(
     sent: Option<&json::Value<'_>>,
     role: &str,
     format: ContentFormat,
-    media: &mut Vec<u64>,
+    template: &Template,
+    media: &mut Vec<Met>,
 ) -> Result<Content, EncodeError> {
     let parts = match sent {
         None | Some(json::Value::Null) if role == "user" => return Err(refused("a user's message has no content")),
@@ -98,7 +100,8 @@ fn content(
     let shown = parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(Dict::collect([kind("text"), ("text", Value::from(*text))])),
         Part::Media(modality, url) => {
-            media.push(content_hash(*modality, url));
+            let placeholder = template.placeholder(*modality).map(str::to_owned);
+            media.push(Met { hash: content_hash(*modality, url), placeholder });
             Some(Dict::collect([kind(modality.name())]))
         }
         Part::ToolReference(name) => Some(Dict::collect([kind("tool_reference"), ("name", Value::from(*name))])),

@@ -13,7 +13,23 @@ fn qwen3() -> PathBuf {
 
 fn audit(bodies: &[&str], form: Form) -> String {
     static TOKENIZER: OnceLock<Tokenizer> = OnceLock::new();
-    let tokenizer = TOKENIZER.get_or_init(|| models::tokenizer_in(&qwen3()).expect("the fixture loads"));
+    audit_by(TOKENIZER.get_or_init(|| models::tokenizer_in(&qwen3()).expect("the fixture loads")), 16, bodies, form)
+}
+
+/// Of a model that is shown images: a word a token, `I` for an image, a block of two tokens.
+fn audit_images(bodies: &[&str], form: Form) -> String {
+    let template = "{% for m in messages %}{% for c in m.content %}{% if c.type == 'image' %} I {% else %} {{ c.text }} {% endif %}{% \
+                    endfor %}{% endfor %}";
+    let tokenizer = r#"{"pre_tokenizer":{"type":"Whitespace"},"model":{"type":"WordLevel","vocab":{"a":0,"b":1,"?":2,"I":3},"unk_token":"?"}}"#;
+    let tokenizer = Tokenizer::load(tokens::Files {
+        tokenizer_json: tokenizer.into(),
+        tokenizer_config: Some(serde_json::json!({ "chat_template": template }).to_string().into()),
+        ..tokens::Files::default()
+    });
+    audit_by(&tokenizer.expect("a tokenizer"), 2, bodies, form)
+}
+
+fn audit_by(tokenizer: &Tokenizer, block_size: u32, bodies: &[&str], form: Form) -> String {
     let reading = Reading {
         model: qwen3(),
         path: None,
@@ -22,7 +38,7 @@ fn audit(bodies: &[&str], form: Form) -> String {
         adapter: String::new(),
         tenant: String::new(),
         engine: request::Engine::Vllm,
-        block_size: NonZeroU32::new(16).expect("not zero"),
+        block_size: NonZeroU32::new(block_size).expect("not zero"),
     };
     let name = |at: usize| format!("{}.json", char::from(b'a' + at as u8));
     let bodies: Vec<_> = bodies.iter().enumerate().map(|(at, body)| (name(at), body.as_bytes().to_vec())).collect();
@@ -31,8 +47,13 @@ fn audit(bodies: &[&str], form: Form) -> String {
 }
 
 /// `tokens/blocks shared; where they part; why`.
+#[track_caller]
 fn check(a: &str, b: &str, expected: &str) {
-    let report: Value = serde_json::from_str(&audit(&[a, b], Form::Json)).expect("JSON");
+    assert_eq!(said(&audit(&[a, b], Form::Json)), expected);
+}
+
+fn said(report: &str) -> String {
+    let report: Value = serde_json::from_str(report).expect("JSON");
     let pair = &report["pairs"][0];
     let parting = match &pair["parting"] {
         Value::Null => "-".to_owned(),
@@ -44,7 +65,7 @@ fn check(a: &str, b: &str, expected: &str) {
     let why: Vec<&str> =
         pair["why"].as_array().expect("a list").iter().filter_map(|why| why["reason"].as_str()).collect();
     let said = format!("{}/{}; {}; {}", pair["tokens_shared"], pair["blocks_shared"], parting, why.join(" "));
-    assert_eq!(said.replace('"', ""), expected, "{pair:#}");
+    said.replace('"', "")
 }
 
 /// A chat of these `role: content` messages, with more members.
@@ -72,6 +93,39 @@ fn a_next_turn_goes_on_where_the_last_one_ended() {
     check(&turn_1, &turn_2, "96/6; -; continuation");
     check(&turn_2, &turn_1, "96/6; -; continuation");
     check(&turn_1, &turn_1, "96/6; -; same");
+}
+
+/// Each as a message of its own: `=x` shows the image x, all else is text.
+fn shows(parts: &str) -> String {
+    let messages = parts.split(' ').map(|part| match part.strip_prefix('=') {
+        Some(url) => serde_json::json!({ "type": "image_url", "image_url": { "url": url } }),
+        None => serde_json::json!({ "type": "text", "text": part }),
+    });
+    let messages: Vec<Value> = messages.map(|part| serde_json::json!({ "role": "user", "content": [part] })).collect();
+    format!("{{\"model\":\"m\",\"messages\":{}}}", Value::from(messages))
+}
+
+#[test]
+fn an_image_parts_prompts_where_it_stands() {
+    let check = |a: &str, b: &str, expected: &str| {
+        let report = audit_images(&[&shows(a), &shows(b)], Form::Json);
+        assert_eq!(said(&report), expected, "{report}");
+    };
+    check("a b a =1 b", "a b a =1 b", "5/2; -; same");
+    check("a b a =1 b", "a b a =2 b", "3/1; 3 user before_content; other_media");
+    check("a =1 a =2", "a =1 a =3 b", "3/1; 3 user before_content; other_media");
+    check("a =1 a =2", "a =1 a b", "3/1; 3 user before_content; message_text");
+    check("a =1 a", "a =1 a =2", "3/1; -; continuation");
+    let text = audit_images(&[&shows("a b =1"), &shows("a b =2")], Form::Text { colour: false });
+    assert!(text.contains("Another image, sound or film stands there in message 3 (user)."), "{text}");
+    // Qwen3 shows none: where an image would stand isn't known.
+    check_qwen3_shows_none();
+}
+
+fn check_qwen3_shows_none() {
+    let (one, two) = (shows("a b =1"), shows("a b =2"));
+    check(&one, &two, "0/0; -; other_media");
+    check(&one, &one, "20/1; -; same");
 }
 
 #[test]

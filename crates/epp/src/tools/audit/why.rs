@@ -9,6 +9,7 @@ mod tools;
 
 use request::Chat;
 use request::json::Value;
+use tokens::Medium;
 
 use super::place::{self, Place};
 use super::{Bench, Parting, Sheet, common_text, passing, passing::Passing};
@@ -131,9 +132,11 @@ pub(super) fn borders(a: &Sheet<'_>, b: &Sheet<'_>) -> Vec<Why> {
             salt(theirs.seed.cache_salt)
         )));
     }
-    if ours.encoded.media != theirs.encoded.media {
+    let anywhere = |media: &[Medium]| media.iter().any(|medium| medium.place.is_none());
+    if ours.encoded.media != theirs.encoded.media && (anywhere(&ours.encoded.media) || anywhere(&theirs.encoded.media))
+    {
         borders.push(Reason::OtherMedia.because(
-            "The images, sounds or films differ. Their tokens aren't known here, so the picker takes such prompts to share nothing.",
+            "The images, sounds or films differ, and where they stand in the text isn't known. So the picker takes such prompts to share nothing.",
         ));
     }
     borders
@@ -149,6 +152,15 @@ pub(super) fn texts(a: &Sheet<'_>, b: &Sheet<'_>, parting: Option<&Parting>, ben
     let (Some(at), Some(ours), Some(theirs)) = (parting.at, a.text(), b.text()) else {
         return vec![Reason::TokenIds.because("The prompts came as token ids and hold others from there on.")];
     };
+    if parting.by_media {
+        let message = parting
+            .place
+            .as_ref()
+            .map_or_else(String::new, |place| format!(" in message {} ({})", place.message + 1, place.role));
+        return vec![Reason::OtherMedia.because(format!(
+            "Another image, sound or film stands there{message}. What comes before it is shared, what comes after it isn't."
+        ))];
+    }
     let why = match (a.chat(), b.chat()) {
         (Some(chat), Some(other)) => {
             Trial { chat, other, text: theirs, at, place: parting.place.as_ref(), bench }.why()
