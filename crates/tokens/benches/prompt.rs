@@ -21,7 +21,7 @@ use tokens::{Context, DEFAULT_MEMO_BYTES, Encoded, Files, Tokenizer};
 
 /// The program's own allocator.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const CHAT: &str = "/v1/chat/completions";
 const COMPLETION: &str = "/v1/completions";
