@@ -380,14 +380,23 @@ fn templates(config: &Object<'_>, files: &Files) -> Vec<Named> {
     if !own.is_empty() {
         return own;
     }
-    match config.get("chat_template") {
+    let mut named = match config.get("chat_template") {
         Some(json::Value::Str(source)) => vec![Named::compile("default", source)],
         Some(json::Value::Array(named)) => named.iter().filter_map(named_template).collect(),
         Some(json::Value::Object(named)) => {
             named.iter().filter_map(|(name, source)| Some(Named::compile(name, source.as_str()?))).collect()
         }
         _ => Vec::new(),
+    };
+    // As vLLM has it: a processor's template goes before the tokenizer's, but for chats with tools.
+    if let Some(source) = &files.processor_template {
+        if named.iter().any(|named| named.name == "tool_use") {
+            named.retain(|named| named.name != "default");
+        }
+        named.iter_mut().filter(|named| named.name == "default").for_each(|named| named.name = "tool_use".into());
+        named.push(Named::compile("default", source));
     }
+    named
 }
 
 fn named_template(entry: &json::Value<'_>) -> Option<Named> {

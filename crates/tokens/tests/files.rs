@@ -154,6 +154,27 @@ fn named_templates_stand_in_a_list_or_in_an_object() {
     }
 }
 
+/// What the processors of Qwen2-VL and its like were saved with; vLLM takes the tokenizer's own for chats with tools.
+#[test]
+fn a_processors_template_stands_in_a_json_file() {
+    let texts = |config: Value| {
+        let config = config.to_string();
+        let present =
+            [("tokenizer_config.json", config.as_bytes()), ("chat_template.json", br#"{"chat_template": "P"}"#)];
+        let read = |name: &str| Ok(present.iter().find(|(own, _)| *own == name).map(|(_, bytes)| bytes.to_vec()));
+        let files = Files { tokenizer_json: tokenizer_json(|_| {}), ..Files::gather(read).expect("they read") };
+        [HI, NO_TOOLS, TOOLS].map(|body| rendered(&files, body))
+    };
+    assert_eq!(texts(json!({})), ["P", "P", "P"]);
+    assert_eq!(texts(json!({"chat_template": "D"})), ["P", "P", "D"]);
+    assert_eq!(texts(json!({"chat_template": {"default": "D", "tool_use": "T"}})), ["P", "P", "T"]);
+    let jinja =
+        Files { chat_template_jinja: Some("J".into()), processor_template: Some("P".into()), ..Files::default() };
+    let jinja = Files { tokenizer_json: tokenizer_json(|_| {}), ..jinja };
+    assert_eq!(rendered(&jinja, HI), "J");
+    assert!(Files::gather(|name| Ok((name == "chat_template.json").then(|| b"{".to_vec()))).is_err());
+}
+
 /// What transformers 5 saves of a model with several templates.
 #[test]
 fn a_template_for_tools_stands_in_a_file_of_its_own() {
