@@ -39,11 +39,20 @@ pub(crate) struct Witness {
     log: Arc<Mutex<Vec<String>>>,
     rewrite: Rewrite,
     kept: Vec<u8>,
+    /// Whether the client is told who served.
+    tells: bool,
 }
 
 impl Witness {
     pub(crate) fn new(log: &Arc<Mutex<Vec<String>>>, rewrite: Rewrite) -> Self {
-        Self { log: Arc::clone(log), rewrite, kept: Vec::new() }
+        Self { log: Arc::clone(log), rewrite, kept: Vec::new(), tells: true }
+    }
+
+    /// One that sets no header of the response, as the picker's own outside of conformance tests.
+    pub(crate) fn silent(log: &Arc<Mutex<Vec<String>>>) -> Self {
+        let mut witness = Self::new(log, Rewrite::Nothing);
+        witness.tells = false;
+        witness
     }
 
     fn note(&self, line: String) {
@@ -60,7 +69,11 @@ impl Ticket for Witness {
         if head.untold == Some(Untold::Endpoint) {
             self.note("no endpoint told".to_owned());
         }
-        head.served.map(|served| ("x-served".to_owned(), served.to_string().into_bytes())).into_iter().collect()
+        head.served
+            .filter(|_| self.tells)
+            .map(|served| ("x-served".to_owned(), served.to_string().into_bytes()))
+            .into_iter()
+            .collect()
     }
 
     fn body(&mut self, part: Bytes, end: bool) -> Bytes {
