@@ -53,6 +53,8 @@ pub(crate) struct Underway {
     answer: Option<Answer>,
     /// Puts the model's name back that the client asked for.
     name_back: Option<NameBack>,
+    /// Whether what isn't given on at once may go with a later part.
+    may_keep_back: bool,
     response_bytes: usize,
     log: bool,
     conformance: bool,
@@ -84,6 +86,7 @@ impl Underway {
             complete: false,
             answer: None,
             name_back: None,
+            may_keep_back: false,
             response_bytes: 0,
             log: pipeline.log_decisions,
             conformance: pipeline.conformance,
@@ -155,6 +158,7 @@ impl Ticket for Underway {
             learn(outcome);
             self.metrics.requests.failed(&self.model, "ModelServerError");
         }
+        self.may_keep_back = head.may_keep_back;
         if let Some(renamed) = &self.understood.renamed {
             let header = |name| head.headers.text(name);
             let (kind, coding) = (header("content-type"), header("content-encoding"));
@@ -177,8 +181,8 @@ impl Ticket for Underway {
         }
         let Some(name_back) = &mut self.name_back else { return part };
         let mut passed = name_back.pass(&part);
-        if end {
-            passed.append(&mut name_back.finish());
+        if end || !self.may_keep_back {
+            passed.append(&mut name_back.let_go());
         }
         passed.into()
     }

@@ -123,15 +123,16 @@ impl NameBack {
         out
     }
 
-    /// The answer is over: what was kept back.
-    pub fn finish(&mut self) -> Vec<u8> {
+    /// What is kept back: the answer is over, or nothing may be. A name of which that is the beginning stays the engine's, and the
+    /// answer can go on.
+    pub fn let_go(&mut self) -> Vec<u8> {
         self.document.held.take().unwrap_or_default()
     }
 
     fn stream_byte(&mut self, byte: u8, out: &mut Vec<u8>) {
         const DATA: &[u8] = b"data:";
         if byte == b'\n' {
-            out.append(&mut self.finish());
+            out.append(&mut self.let_go());
             out.push(byte);
             self.line = Line::Field(0);
             return;

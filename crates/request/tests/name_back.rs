@@ -19,7 +19,7 @@ fn pass(kind: Option<&str>, answer: &[u8], cuts: &[usize]) -> Vec<u8> {
         assert!(out.len() + ENGINE.encode_utf16().count() * 6 + 2 + names * 30 >= taken);
         from = to;
     }
-    out.extend(back.finish());
+    out.extend(back.let_go());
     out
 }
 
@@ -28,6 +28,25 @@ fn check(kind: Option<&str>, answer: &str, expected: &str) {
         let cuts: Vec<usize> = (0..answer.len()).step_by(size).skip(1).collect();
         let out = pass(kind, answer.as_bytes(), &cuts);
         assert_eq!(String::from_utf8_lossy(&out), expected, "{answer} in pieces of {size}");
+    }
+}
+
+/// Of a name that is cut, what may not be kept back goes on as it is, and so does its rest; the next one is put back.
+#[test]
+fn what_is_let_go_of_amid_a_name_stays_the_engines() {
+    let answer = "{\"model\":\"big\u{e4}\",\"message\":{\"model\":\"big\u{e4}\"}}".as_bytes();
+    for cut in 0..answer.len() {
+        let mut back = NameBack::new(ENGINE, ASKED, JSON, None);
+        let mut out = Vec::new();
+        for part in [&answer[..cut], &answer[cut..]] {
+            let before = out.len();
+            out.extend(back.pass(part));
+            out.extend(back.let_go());
+            assert!(out.len() - before >= part.len(), "cut at {cut}");
+        }
+        let names = String::from_utf8(out).unwrap().matches("sm\\\"all").count();
+        let amid = [10..16, 37..43].iter().any(|name: &std::ops::Range<usize>| name.contains(&cut));
+        assert_eq!(names, if amid { 1 } else { 2 }, "cut at {cut}");
     }
 }
 

@@ -100,7 +100,7 @@ fn back<'p>(kind: Option<&str>, pieces: impl IntoIterator<Item = &'p [u8]>) -> V
     watch::within(BOUND, "a name put back", || {
         pieces.into_iter().for_each(|piece| passed.append(&mut back.pass(piece)));
     });
-    passed.append(&mut back.finish());
+    passed.append(&mut back.let_go());
     passed
 }
 
