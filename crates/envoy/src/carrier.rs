@@ -58,7 +58,7 @@ impl<H: Handler> Carrier<H> {
     pub(crate) async fn carry(mut self, messages: Messages) {
         let end = self.exchange_all(messages).await;
         // Dropped with everything it holds, the ticket among it, before the gateway learns of the end.
-        let Self { answers, waits, exchange, .. } = self;
+        let Self { answers, waits, exchange, handler, .. } = self;
         drop(exchange);
         let taken = match end {
             Ok(last) => tokio::time::timeout(waits.untaken, answers.end(last)).await.is_ok(),
@@ -67,6 +67,7 @@ impl<H: Handler> Carrier<H> {
         };
         if !taken {
             tracing::info!(waited = ?waits.untaken, "a gateway takes no answers: its stream is ended");
+            handler.untaken();
             answers.cut_off(Status::deadline_exceeded("the gateway takes no answers"));
         }
     }

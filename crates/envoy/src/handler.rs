@@ -30,6 +30,9 @@ pub trait Handler: Send + Sync + 'static {
 
     /// A request was refused before or instead of its decision (413, shutting down), and nothing is held for it.
     fn refused(&self, refusal: &Refusal);
+
+    /// A stream was ended because its gateway takes no answers; its ticket, if it had one, has been dropped.
+    fn untaken(&self);
 }
 
 impl<H: Handler> Handler for Arc<H> {
@@ -45,6 +48,10 @@ impl<H: Handler> Handler for Arc<H> {
 
     fn refused(&self, refusal: &Refusal) {
         H::refused(self, refusal);
+    }
+
+    fn untaken(&self) {
+        H::untaken(self);
     }
 }
 

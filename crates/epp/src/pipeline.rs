@@ -121,6 +121,10 @@ impl Handler for Pipeline {
     fn refused(&self, refusal: &Refusal) {
         self.count_refusal(&self.names.label(None), refusal);
     }
+
+    fn untaken(&self) {
+        self.metrics.requests.untaken();
+    }
 }
 
 impl Pipeline {
@@ -147,7 +151,6 @@ impl Pipeline {
         let (models, metrics) = (Arc::clone(&self.models), Arc::clone(&self.metrics));
         let weight = Weight::of(inbound.body.as_ref().map_or(0, Body::len));
         let queued = Instant::now();
-        let _waiting = progress.waiting();
         let work = move || {
             metrics.picks.stage("queue", queued.elapsed());
             let started = Instant::now();
@@ -155,20 +158,28 @@ impl Pipeline {
             metrics.picks.stage("understand", started.elapsed());
             understood
         };
-        match tokio::time::timeout(self.decide_within, self.cpu.run(weight, work)).await {
-            Ok(Ok(understood)) => understood,
-            Ok(Err(why)) => {
-                if why == NotRun::Panicked {
-                    tracing::error!(
-                        request_id = inbound.request_id,
-                        "understanding a request failed: it goes on by load"
-                    );
-                }
-                let note = if why == NotRun::Panicked { Note::Panicked } else { Note::Busy };
-                Understood { notes: vec![note], ..Understood::default() }
+        self.in_time(work, weight, &progress, &inbound.request_id).await
+    }
+
+    /// What `work` understands, or what is known of the request without it: it may find no thread, fail, or take too long.
+    async fn in_time(
+        &self,
+        work: impl FnOnce() -> Understood + Send + 'static,
+        weight: Weight,
+        progress: &Progress,
+        request_id: &str,
+    ) -> Understood {
+        let _waiting = progress.waiting();
+        let note = match tokio::time::timeout(self.decide_within, self.cpu.run(weight, work)).await {
+            Ok(Ok(understood)) => return understood,
+            Ok(Err(NotRun::Busy)) => Note::Busy,
+            Ok(Err(NotRun::Panicked)) => {
+                tracing::error!(request_id, "understanding a request failed: it goes on by load");
+                Note::Panicked
             }
-            Err(_) => so_far(&progress),
-        }
+            Err(_) => return so_far(progress),
+        };
+        Understood { notes: vec![note], ..Understood::default() }
     }
 
     /// Where to, and what conformance tests and curious gateways are told beside it.
@@ -309,26 +320,4 @@ fn so_far(progress: &Progress) -> Understood {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::progress::Parsed;
-
-    #[test]
-    fn what_is_parsed_when_the_time_is_up_counts() {
-        let progress = Progress::default();
-        assert_eq!(so_far(&progress).notes, [Note::Deadline]);
-        progress.parsed(Parsed { api: "chat", model: Some("qwen3".to_owned()), stream: true });
-        let known = so_far(&progress);
-        assert_eq!((known.api, known.model.as_deref(), known.stream), ("chat", Some("qwen3"), true));
-        assert!(known.fingerprints.is_empty());
-    }
-
-    #[test]
-    fn work_is_given_up_with_whoever_waits() {
-        let progress = Progress::default();
-        let waiting = progress.waiting();
-        assert!(!progress.is_given_up());
-        drop(waiting);
-        assert!(progress.is_given_up());
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ pub(crate) fn print(underway: &Underway) {
 }
 
 /// The record of a request that has ended.
-fn record(underway: &Underway) -> Record {
+pub(crate) fn record(underway: &Underway) -> Record {
     let (beginning, understood, routed) = (&underway.beginning, &underway.understood, &underway.routed);
     let asked = Asked {
         api: understood.api.to_owned(),

@@ -85,6 +85,10 @@ impl Handler for Desk {
     fn refused(&self, refusal: &Refusal) {
         self.events.send(refusal.as_str()).ok();
     }
+
+    fn untaken(&self) {
+        self.events.send("untaken").ok();
+    }
 }
 
 /// A server on loopback.
@@ -396,11 +400,18 @@ async fn a_given_certificate_is_shown_and_can_be_replaced() {
     let tls = Tls::from_pem(first.0.as_bytes(), first.1.as_bytes()).unwrap();
     let picker = Picker::start(Settings::default(), Some(tls.clone()), 1).await;
 
-    let mut call = Call::open(&trusting(&picker, &first.0).await.unwrap()).await;
-    call.say_all(&ASKED).await;
-    call.hears(&ANSWERED).await;
+    let before = trusting(&picker, &first.0).await.unwrap();
+    let mut running = Call::open(&before).await;
+    running.say_all(&ASKED).await;
+    running.hears(&ANSWERED).await;
 
     tls.replace(second.0.as_bytes(), second.1.as_bytes()).unwrap();
+    // Streams that run and connections that stand are none the wiser.
+    running.say_all(&["response 200", "chunk one end"]).await;
+    running.hears(&["response", "chunk one end"]).await;
+    let mut call = Call::open(&before).await;
+    call.say_all(&ASKED).await;
+    call.hears(&ANSWERED).await;
     assert!(trusting(&picker, &first.0).await.is_err());
     let mut call = Call::open(&trusting(&picker, &second.0).await.unwrap()).await;
     call.say_all(&ASKED).await;
@@ -558,7 +569,8 @@ async fn a_gateway_that_takes_no_answers_loses_its_stream() {
             }
         }
     });
-    assert_eq!([picker.event().await, picker.event().await], ["asked", "ticket dropped"]);
+    let events = [picker.event().await, picker.event().await, picker.event().await];
+    assert_eq!(events, ["asked", "ticket dropped", "untaken"]);
     let end = loop {
         match call.hear().await {
             answer if answer.starts_with("chunk") => {}

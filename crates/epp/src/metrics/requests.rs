@@ -92,6 +92,7 @@ pub(crate) struct RequestMetrics {
     cached: Sizes,
     output: Sizes,
     ttft: Twins<TtftLabels, PairLabels, Histogram>,
+    untaken: Counter,
 }
 
 /// Histograms under llm-d's base labels.
@@ -195,7 +196,16 @@ impl RequestMetrics {
                 "llm_d_epp_request_ttft_seconds",
                 "inference_objective_request_ttft_seconds",
             ),
+            untaken: families.counter(
+                "warmpath_untaken_streams",
+                "Streams ended because their gateway took no answers for five minutes",
+            ),
         }
+    }
+
+    /// A stream was ended because its gateway takes no answers.
+    pub(crate) fn untaken(&self) {
+        self.untaken.inc();
     }
 
     /// An endpoint was picked: counts the request and holds it as running until the value is dropped.

@@ -1,0 +1,224 @@
+//! Requests through the whole pipeline: a picker in the memory of the test, over engines that nobody asks.
+
+use std::sync::mpsc;
+
+use bytes::Bytes;
+use envoy::{Headers, ResponseHead, Ticket};
+use route::Assumed;
+
+use super::*;
+use crate::metrics::FleetMetrics;
+use crate::progress::Parsed;
+
+const ENGINE: &str = "10.0.0.1:8000";
+
+/// As served by default, with one engine and no model's files.
+fn pipeline() -> Pipeline {
+    let fleet = Arc::new(Fleet::new());
+    fleet.replace(vec![fleet::Member::new("engine", ENGINE.parse().expect("an address"))]);
+    let config = config::Config::default();
+    let assumed = Assumed { block_size: config.blocks.size, capacity_blocks: config.blocks.capacity.get() as usize };
+    let router = Router::new(Arc::clone(&fleet)).assuming(assumed);
+    let load_only = LoadOnly::new(false);
+    let shown = FleetMetrics {
+        fleet: Arc::clone(&fleet),
+        router: router.clone(),
+        load_only: load_only.clone(),
+        pool: "default".to_owned(),
+        stale_after: config.policy.stale_after,
+        deprecated: false,
+    };
+    Pipeline {
+        fleet,
+        router,
+        policy: config.policy,
+        models: Arc::new(Models::load(&[])),
+        cpu: Cpu::new(1, 8),
+        tenant_header: None,
+        rules: Rules::default(),
+        trust: config.trust,
+        load_only,
+        strict: false,
+        heed_subset: true,
+        decide_within: Duration::from_secs(1),
+        tell_scores: false,
+        conformance: false,
+        log_decisions: false,
+        complaints: Complaints::default(),
+        names: Arc::new(ModelNames::new(Vec::new())),
+        metrics: Arc::new(Metrics::new(false, shown, Vec::new())),
+    }
+}
+
+fn chat(headers: &[(&str, &str)]) -> Inbound {
+    Inbound {
+        headers: headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect(),
+        method: "POST".to_owned(),
+        path: "/v1/chat/completions".to_owned(),
+        body: Some(br#"{"model":"asked","messages":[{"role":"user","content":"hi"}]}"#.to_vec().into()),
+        request_id: "r".to_owned(),
+        ..Inbound::default()
+    }
+}
+
+async fn picked(pipeline: &Pipeline, inbound: Inbound) -> (Verdict, Underway) {
+    let picked = pipeline.decide(inbound).await.expect("an endpoint is picked");
+    assert_eq!(picked.0.destination, [ENGINE.parse().expect("an address")]);
+    picked
+}
+
+/// A series' value on the metrics page; zero where it isn't shown.
+fn count(pipeline: &Pipeline, series: &str) -> f64 {
+    let page = pipeline.metrics.page().expect("a page");
+    let values = page.lines().filter_map(|line| line.strip_prefix(series)?.rsplit_once(' '));
+    values.map(|(_, value)| value.parse::<f64>().expect("a number")).sum()
+}
+
+fn degraded(pipeline: &Pipeline, reason: &str) -> f64 {
+    count(pipeline, &format!("warmpath_degraded_picks_total{{reason=\"{reason}\"}}"))
+}
+
+/// A good answer's head with these headers.
+fn answered(headers: &[(&str, &str)]) -> ResponseHead {
+    let headers: Headers = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    ResponseHead { status: 200, headers, may_keep_back: true, ..ResponseHead::default() }
+}
+
+/// kubernetes-sigs/gateway-api-inference-extension#2988 (A01).
+#[tokio::test]
+async fn a_request_is_under_way_once_until_its_ticket_is_dropped() {
+    let pipeline = pipeline();
+    let under_way = || ["llm_d_epp_request_running", "llm_d_epp_inflight_requests"].map(|name| count(&pipeline, name));
+    for _ in 0..2 {
+        let (_, one) = picked(&pipeline, chat(&[])).await;
+        assert_eq!(under_way(), [1.0, 1.0]);
+        let (_, another) = picked(&pipeline, chat(&[])).await;
+        assert_eq!(under_way(), [2.0, 2.0]);
+        drop(one);
+        assert_eq!(under_way(), [1.0, 1.0]);
+        drop(another);
+        assert_eq!(under_way(), [0.0, 0.0]);
+    }
+}
+
+/// kubernetes-sigs/gateway-api-inference-extension#2025 (A12).
+#[tokio::test]
+async fn a_client_is_told_who_served_it_in_conformance_tests_alone() {
+    for conformance in [false, true] {
+        let pipeline = Pipeline { conformance, ..pipeline() };
+        let (_, mut underway) = picked(&pipeline, chat(&[])).await;
+        let head = ResponseHead { served: ENGINE.parse().ok(), ..answered(&[]) };
+        assert_eq!(!underway.head(&head).is_empty(), conformance);
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_that_takes_too_long_to_read_is_picked_for_by_load() {
+    let pipeline = pipeline();
+    let (release, held) = mpsc::channel::<()>();
+    let mut hog = std::pin::pin!(pipeline.cpu.run(Weight::Light, move || held.recv().is_ok()));
+    tokio::select! {
+        biased;
+        _ = &mut hog => unreachable!("it waits for us"),
+        () = std::future::ready(()) => {}
+    }
+    let started = Instant::now();
+    let (_, underway) = picked(&pipeline, chat(&[])).await;
+    let took = started.elapsed();
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(20), "{took:?}");
+    assert!(underway.routed.decision.notes.contains(&Note::Deadline));
+    assert_eq!((underway.predicted, degraded(&pipeline, "deadline")), (None, 1.0));
+    release.send(()).expect("the job listens");
+    assert_eq!(hog.await, Ok(true));
+    let (_, underway) = picked(&pipeline, chat(&[])).await;
+    assert!(!underway.routed.decision.notes.contains(&Note::Deadline), "the next one is read");
+}
+
+#[tokio::test]
+async fn a_panic_over_a_request_is_noted_and_the_next_one_is_read() {
+    let pipeline = pipeline();
+    let progress = Progress::default();
+    let failed = pipeline.in_time(|| panic!("on purpose"), Weight::Light, &progress, "r").await;
+    assert_eq!(failed.notes, [Note::Panicked]);
+    let mut understood = failed;
+    let model = pipeline.names.label(None);
+    let routed = pipeline.route(&chat(&[]), &pipeline.fleet.view(), &mut understood, &model).await.expect("a pick");
+    assert!(routed.decision.notes.contains(&Note::Panicked));
+    assert_eq!(degraded(&pipeline, "panicked"), 1.0);
+    let read = pipeline.in_time(Understood::default, Weight::Light, &progress, "r").await;
+    assert_eq!(read.notes, []);
+}
+
+/// A rewrite that can't be done leaves the model's name, and says so wherever a decision is told.
+#[tokio::test]
+async fn a_model_that_could_not_be_rewritten_is_noted_in_metric_and_record() {
+    let trust = Trust { model_rewrite: true, ..Trust::default() };
+    let pipeline = Pipeline { trust, ..pipeline() };
+    let rewrite = [("x-llm-d-model-name-rewrite", "wanted")];
+    let unread = Inbound { body: None, unread: Some(Unread::Memory), ..chat(&rewrite) };
+    let (verdict, underway) = picked(&pipeline, unread).await;
+    assert_eq!((verdict.body, &underway.understood.model), (None, &None));
+    let record = serde_json::to_value(crate::record_log::record(&underway)).expect("JSON");
+    assert!(record.to_string().contains("\"not_rewritten\""), "{record}");
+    assert_eq!([degraded(&pipeline, "not_rewritten"), degraded(&pipeline, "no_body_memory")], [1.0, 1.0]);
+
+    let (verdict, underway) = picked(&pipeline, chat(&rewrite)).await;
+    assert!(verdict.body.is_some_and(|body| body.starts_with(b"{\"model\":\"wanted\"")));
+    assert_eq!(underway.understood.model.as_deref(), Some("wanted"));
+    assert_eq!(degraded(&pipeline, "not_rewritten"), 1.0);
+}
+
+/// The answer in pieces, as they go on.
+async fn renamed(may_keep_back: bool, pieces: &[&str]) -> Vec<String> {
+    let pipeline = Pipeline { trust: Trust { model_rewrite: true, ..Trust::default() }, ..pipeline() };
+    let (_, mut underway) = picked(&pipeline, chat(&[("x-llm-d-model-name-rewrite", "wanted")])).await;
+    underway.head(&ResponseHead { may_keep_back, ..answered(&[("content-type", "text/event-stream")]) });
+    let last = pieces.len() - 1;
+    let passed = pieces.iter().enumerate().map(|(at, piece)| {
+        let passed = underway.body(Bytes::copy_from_slice(piece.as_bytes()), at == last);
+        String::from_utf8(passed.to_vec()).expect("text")
+    });
+    passed.collect()
+}
+
+#[tokio::test]
+async fn a_name_is_put_back_wherever_parts_are_cut_if_bytes_may_be_kept_back() {
+    let cut = ["data: {\"model\":\"wan", "ted\"}\n\n", "data: {\"model\":\"wanted\"}\n\n"];
+    let kept = ["data: {\"model\":", "\"asked\"}\n\n", "data: {\"model\":\"asked\"}\n\n"];
+    assert_eq!(renamed(true, &cut).await, kept);
+}
+
+/// The gateway may never ask for more: of a name that is cut nothing is kept back, and it stays the engine's.
+#[tokio::test]
+async fn where_nothing_may_be_kept_back_every_byte_goes_on_at_once() {
+    let cut = ["data: {\"model\":\"wan", "ted\"}\n\n", "data: {\"model\":\"wanted\"}\n\n"];
+    let at_once = ["data: {\"model\":\"wan", "ted\"}\n\n", "data: {\"model\":\"asked\"}\n\n"];
+    assert_eq!(renamed(false, &cut).await, at_once);
+}
+
+#[test]
+fn streams_whose_answers_nobody_takes_are_counted() {
+    let pipeline = pipeline();
+    assert_eq!(count(&pipeline, "warmpath_untaken_streams_total"), 0.0);
+    pipeline.untaken();
+    assert_eq!(count(&pipeline, "warmpath_untaken_streams_total"), 1.0);
+}
+
+#[test]
+fn what_is_parsed_when_the_time_is_up_counts() {
+    let progress = Progress::default();
+    assert_eq!(so_far(&progress).notes, [Note::Deadline]);
+    progress.parsed(Parsed { api: "chat", model: Some("qwen3".to_owned()), stream: true });
+    let known = so_far(&progress);
+    assert_eq!((known.api, known.model.as_deref(), known.stream), ("chat", Some("qwen3"), true));
+    assert!(known.fingerprints.is_empty());
+}
+
+#[test]
+fn work_is_given_up_with_whoever_waits() {
+    let progress = Progress::default();
+    let waiting = progress.waiting();
+    assert!(!progress.is_given_up());
+    drop(waiting);
+    assert!(progress.is_given_up());
+}
