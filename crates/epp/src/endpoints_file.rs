@@ -27,8 +27,8 @@ fn members(text: &str) -> anyhow::Result<Vec<Member>> {
     Ok(endpoints.into_iter().map(member).collect())
 }
 
-/// Calls `changed` with the new members whenever the file says something else; never returns but by an error of the watch
-/// itself.
+/// Calls `changed` with the members as they stand, then whenever the file says something else; never returns but by an
+/// error of the watch itself.
 pub(crate) async fn follow(path: PathBuf, mut changed: impl FnMut(Vec<Member>)) -> anyhow::Result<()> {
     let shown = path.display().to_string();
     let read = |text: &str| match members(text) {
@@ -67,7 +67,8 @@ mod tests {
         let follower = tokio::spawn(follow(path.clone(), move |members| {
             tell.send(members.len()).expect("the test listens");
         }));
-        // The first look may race with the watch: write until it is seen.
+        assert_eq!(told.recv().await, Some(1), "as it stands once it is watched");
+        // Some file systems tell nothing: write until it is seen.
         let seen = async {
             let mut round = 0_u32;
             loop {

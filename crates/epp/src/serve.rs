@@ -232,7 +232,10 @@ fn follow(
     let (fleet, router, metrics) = (Arc::clone(fleet), router.clone(), Arc::clone(metrics));
     let changed = move |members: Vec<Member>| {
         let changes = fleet.replace(members);
-        tracing::info!(joined = changes.joined.len(), left = changes.left.len(), "the endpoints file changed");
+        let (joined, left) = (changes.joined.len(), changes.left.len());
+        if joined + left > 0 {
+            tracing::info!(joined, left, "the endpoints file changed");
+        }
         router.left(&changes);
         for endpoint in &changes.left {
             metrics.picks.left(&endpoint.member);
