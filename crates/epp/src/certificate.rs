@@ -54,7 +54,17 @@ fn pair(directory: &Path) -> anyhow::Result<Pair> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+    use std::net::SocketAddr;
+
+    use envoy::{Handler, Inbound, Patience, Readiness, Refusal, Verdict, Watchdog};
+    use tokio::net::TcpListener;
+    use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+
     use super::*;
+    use crate::underway::Underway;
 
     #[test]
     fn changed_files_are_taken_once_and_broken_ones_are_left() {
@@ -70,5 +80,75 @@ mod tests {
         look(directory.path(), &tls, &mut shown);
         assert_eq!(shown, Some((b"chain".to_vec(), b"key".to_vec())), "it isn't complained of again");
         assert!(read(Some(directory.path())).is_err());
+    }
+
+    /// Decides nothing: health is asked for on the same port.
+    struct Nobody;
+
+    impl Handler for Nobody {
+        type Ticket = Underway;
+
+        async fn decide(&self, _: Inbound) -> Result<(Verdict, Underway), Refusal> {
+            Err(Refusal::NoEndpoint("nobody".into()))
+        }
+
+        fn suppose(&self, _: &Inbound) -> Option<SocketAddr> {
+            None
+        }
+
+        fn refused(&self, _: &Refusal) {}
+
+        fn untaken(&self) {}
+    }
+
+    fn signed() -> (String, String) {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
+        (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+    }
+
+    /// A connection of a client that trusts this certificate alone.
+    async fn trusting(address: SocketAddr, pem: &str) -> Result<HealthClient<Channel>, tonic::transport::Error> {
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)).domain_name("localhost");
+        let endpoint = Endpoint::from_shared(format!("https://{address}")).expect("an address").tls_config(tls)?;
+        Ok(HealthClient::new(endpoint.connect().await?))
+    }
+
+    async fn is_served(client: &mut HealthClient<Channel>) -> bool {
+        client.check(HealthCheckRequest { service: "liveness".to_owned() }).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_new_certificate_is_shown_to_new_connections_and_old_ones_go_on() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let write = |(chain, key): &(String, String)| {
+            for (name, text) in [("tls.crt", chain), ("tls.key", key)] {
+                std::fs::write(directory.path().join(name), text).expect("a file");
+            }
+        };
+        let (old, new) = (signed(), signed());
+        write(&old);
+        let tls = read(Some(directory.path())).expect("a certificate");
+        let mut shown = pair(directory.path()).ok();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let watchdog = Watchdog::start(Readiness::new(), Patience::default()).expect("a thread");
+        let settings = envoy::Settings::default();
+        let server = tokio::spawn(envoy::run(listener, Some(tls.clone()), Nobody, watchdog, settings, pending()));
+
+        let mut before = trusting(address, &old.0).await.expect("a connection");
+        assert!(is_served(&mut before).await);
+        write(&new);
+        look(directory.path(), &tls, &mut shown);
+        assert!(trusting(address, &old.0).await.is_err(), "the old one isn't shown any more");
+        let mut after = trusting(address, &new.0).await.expect("a connection");
+        assert!(is_served(&mut after).await);
+        assert!(is_served(&mut before).await, "the old connection lives on");
+
+        // Half of another pair changes nothing.
+        std::fs::write(directory.path().join("tls.key"), signed().1).expect("a file");
+        look(directory.path(), &tls, &mut shown);
+        assert!(trusting(address, &new.0).await.is_ok());
+        server.abort();
     }
 }

@@ -142,3 +142,35 @@ fn in_words(config: &Config) -> String {
     lines.extend(config.warnings.iter().map(|warning| format!("Note: {warning}")));
     lines.join("\n") + "\n"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines about engine and trust.
+    fn check(body: &str, expected: &[&str]) {
+        let text = format!("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n{body}");
+        let words = in_words(&Config::read(&text).expect("well formed"));
+        let about = ["Requests are read", "Clients may", "Chat templates"];
+        let told: Vec<&str> =
+            words.lines().filter(|line| about.iter().any(|beginning| line.starts_with(beginning))).collect();
+        assert_eq!(told, expected, "{body}");
+    }
+
+    #[test]
+    fn a_checked_config_says_how_requests_are_read_and_what_clients_may_say() {
+        check("", &["Clients may name: an objective, a fairness id."]);
+        check("warmpath: {trust: []}", &["Clients may name: nothing."]);
+        check(
+            "warmpath: {trust: [session, model_rewrite], trust_request_chat_template: true}",
+            &["Clients may name: a session, another model.", "Chat templates that come in requests are run."],
+        );
+        let engine = |name: &str| {
+            format!("plugins:\n- {{type: core-metrics-extractor, parameters: {{defaultEngine: {name}}}}}\n")
+        };
+        let usual = "Clients may name: an objective, a fairness id.";
+        check(&engine("vllm"), &[usual]);
+        check(&engine("sglang"), &["Requests are read as sglang reads them.", usual]);
+        check(&engine("triton"), &[usual]);
+    }
+}
