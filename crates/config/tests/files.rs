@@ -574,3 +574,53 @@ fn json_is_read_too() {
         "policy waiting*1",
     );
 }
+
+/// What is known at a place under `warmpath`, by what is said of something that isn't.
+fn known(at: &str) -> Vec<String> {
+    let text = format!("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nwarmpath: {at}\n");
+    let error = Config::read(&text).expect_err("nobody knows it").to_string();
+    let (_, names) = error.split_once("known are ").unwrap_or_else(|| panic!("{at}: {error}"));
+    names.trim_end_matches('.').split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn each_key_of_ours_is_in_the_documentation() {
+    let page = include_str!("../../../docs/configuration.md");
+    let mut keys: Vec<String> = Vec::new();
+    for (place, at) in [
+        ("warmpath.", "{unheard_of: 1}"),
+        ("warmpath.models[].", "{models: [{unheard_of: 1}]}"),
+        ("warmpath.scorers[].", "{scorers: [{unheard_of: 1}]}"),
+        ("warmpath.scrape.", "{scrape: {unheard_of: 1}}"),
+    ] {
+        keys.extend(known(at).into_iter().map(|key| format!("{place}{key}")));
+    }
+    let rows = || page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).map(|(name, _)| name);
+    for key in &keys {
+        assert_eq!(rows().filter(|row| row == key).count(), 1, "rows of {key}");
+    }
+    let unheard_of: Vec<&str> =
+        rows().filter(|row| row.starts_with("warmpath.") && !keys.iter().any(|key| key == row)).collect();
+    assert_eq!(unheard_of, Vec::<&str>::new());
+    for scorer in known("{scorers: [{type: unheard_of}]}") {
+        assert!(rows().any(|row| row == scorer), "no row of the scorer {scorer}");
+    }
+    for word in known("{trust: [unheard_of]}") {
+        assert!(page.lines().last().is_some_and(|line| line.contains(&format!("`{word}`"))), "{word}");
+    }
+}
+
+#[test]
+fn the_documentations_example_says_all_keys_and_is_read() {
+    let page = include_str!("../../../docs/configuration.md");
+    let (_, rest) = page.split_once("```yaml\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    let config = Config::read(example).expect("well formed");
+    assert_eq!(config.warnings, []);
+    let default = Config::default();
+    assert_eq!((config.blocks, config.limits, config.trust), (default.blocks, default.limits, default.trust));
+    assert_eq!((&config.scrape, config.policy.stale_after), (&default.scrape, default.policy.stale_after));
+    for key in known("{unheard_of: 1}") {
+        assert!(example.contains(&format!("  {key}:")), "{key}");
+    }
+}
