@@ -20,14 +20,18 @@ mod black_box {
     mod answers;
     mod bodies;
     mod cardinality;
+    mod chain;
     mod examples;
+    mod failure;
     mod health;
+    mod limits;
     mod load_only;
     mod loading;
     mod modes;
     mod outage;
     mod picks;
     mod said;
+    mod served;
     mod shutdown;
     mod tools;
 }

@@ -28,6 +28,17 @@ impl Reply {
     }
 }
 
+/// What came of a request, whatever it was.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The status; none where the connection ended before it.
+    pub status: Option<u16>,
+    /// The body as far as it came.
+    pub body: Vec<u8>,
+    /// Whether the body came to the end that the headers announce.
+    pub whole: bool,
+}
+
 /// One connection.
 pub struct Client {
     stream: BufReader<TcpStream>,
@@ -55,20 +66,30 @@ impl Client {
 
     /// Sends a request and reads nothing.
     pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
+        self.send_head(method, path, headers, body.len());
+        self.write(body);
+    }
+
+    /// Sends a request's head alone, of a body that is to be so long.
+    pub fn send_head(&mut self, method: &str, path: &str, headers: &[(&str, &str)], length: usize) {
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
         if method != "GET" {
-            head += &format!("content-length: {}\r\n", body.len());
+            head += &format!("content-length: {length}\r\n");
         }
         self.write((head + "\r\n").as_bytes());
-        self.write(body);
     }
 
     /// Sends bytes as they are.
     pub fn write(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).expect("bytes can be sent");
+    }
+
+    /// Sends bytes to a server that may have hung up.
+    pub fn try_write(&mut self, bytes: &[u8]) {
+        let _ = self.stream.get_mut().write_all(bytes);
     }
 
     /// Reads an answer's head; the body stays empty.
@@ -79,6 +100,49 @@ impl Client {
         Reply { status, headers: read_headers(&mut self.stream), body: Vec::new() }
     }
 
+    /// Whether anything has come that wasn't read.
+    pub fn has_something(&mut self) -> bool {
+        self.stream.get_ref().set_nonblocking(true).expect("an option of a socket");
+        let came = self.stream.fill_buf().is_ok();
+        self.stream.get_ref().set_nonblocking(false).expect("an option of a socket");
+        came
+    }
+
+    /// Reads whatever comes of a request: a whole answer, a part of one, or none.
+    pub fn outcome(&mut self) -> Outcome {
+        let status = read_line(&mut self.stream).and_then(|line| line.split(' ').nth(1)?.parse().ok());
+        if status.is_none() {
+            return Outcome { status, body: Vec::new(), whole: false };
+        }
+        let headers = read_headers(&mut self.stream);
+        let (body, whole) = match transfer(&headers) {
+            Transfer::Length(length) => {
+                let body = self.at_most(length);
+                let whole = body.len() == length;
+                (body, whole)
+            }
+            Transfer::Chunked => self.rest_in_chunks(),
+        };
+        Outcome { status, body, whole }
+    }
+
+    /// Reads what is left of a chunked body, and says whether its end came.
+    pub fn rest_in_chunks(&mut self) -> (Vec<u8>, bool) {
+        let mut body = Vec::new();
+        loop {
+            let line = read_line(&mut self.stream);
+            let Some(length) = line.and_then(|line| usize::from_str_radix(line.trim(), 16).ok()) else {
+                return (body, false);
+            };
+            let chunk = self.at_most(length);
+            let whole = chunk.len() == length && read_line(&mut self.stream).is_some();
+            body.extend(chunk);
+            if !whole || length == 0 {
+                return (body, whole);
+            }
+        }
+    }
+
     /// Reads the next chunk of a chunked body; `None` at its end.
     pub fn chunk(&mut self) -> Option<Vec<u8>> {
         let line = self.line();
@@ -86,6 +150,13 @@ impl Client {
         let chunk = self.exactly(length);
         self.line();
         (length > 0).then_some(chunk)
+    }
+
+    fn at_most(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // A connection that breaks shows by what is missing.
+        let _ = self.stream.by_ref().take(length as u64).read_to_end(&mut bytes);
+        bytes
     }
 
     fn exactly(&mut self, length: usize) -> Vec<u8> {

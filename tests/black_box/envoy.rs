@@ -30,6 +30,7 @@ impl Form {
 pub struct Envoy {
     /// Where clients go.
     pub port: u16,
+    admin: u16,
     _program: Program,
 }
 
@@ -46,7 +47,14 @@ impl Envoy {
         command.arg("-c").arg(file).args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "warn"]);
         let mut program = Program::start("envoy", &mut command, folder);
         program.wait_until("it is live", || page(admin, "/ready").is_some_and(|state| state.contains("LIVE")));
-        Self { port, _program: program }
+        Self { port, admin, _program: program }
+    }
+
+    /// One of its counters or gauges now; 0 while it has counted nothing.
+    pub fn stat(&self, name: &str) -> u64 {
+        let text = page(self.admin, &format!("/stats?filter=^{name}$")).expect("Envoy shows what it counts");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.map_or(0, |value| value.parse().unwrap_or_else(|_| panic!("no number: {text}")))
     }
 }
 
@@ -62,7 +70,10 @@ fn with_ports(shipped: &str, clients: u16, admin: u16, picker: u16, engines: &[u
     for (engine, shipped) in engines.iter().zip(8001..) {
         exchange(shipped, *engine);
     }
-    config
+    // Where fewer engines are meant, there are no others that a fallback could find.
+    let left = (8001..=8003).skip(engines.len()).map(|port: u16| format!("port_value: {port} "));
+    let left: Vec<_> = left.collect();
+    config.lines().filter(|line| !left.iter().any(|port| line.contains(port))).map(|line| format!("{line}\n")).collect()
 }
 
 /// `$ENVOY_BIN`, one in PATH, or the one that `cargo xtask envoy` fetched.

@@ -20,16 +20,16 @@ pub struct Picker {
     pub program: Program,
     metrics_port: u16,
     endpoints: PathBuf,
+    engines: usize,
+    flags: Vec<String>,
+    folder: PathBuf,
 }
 
 impl Picker {
     /// Starts it and waits until it has read every engine.
     pub fn start(engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {
         let mut picker = Self::start_unready(engines, flags, folder);
-        let (port, count) = (picker.metrics_port, engines.len() as f64);
-        picker.program.wait_until("every engine was read", || {
-            page(port, "/metrics").is_some_and(|text| Page::read(&text).sum("llm_d_epp_ready_endpoints", &[]) == count)
-        });
+        picker.wait_until_ready();
         picker
     }
 
@@ -38,17 +38,30 @@ impl Picker {
         let endpoints = folder.join("endpoints.yaml");
         fs::write(&endpoints, endpoints_file(engines)).expect("an endpoints file can be written");
         let (port, health_port, metrics_port) = (free_port(), free_port(), free_port());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_epp"));
-        command.arg("--endpoints-file").arg(&endpoints).args(["--secure-serving=false", "--bind-address", "127.0.0.1"]);
+        let mut all = vec!["--endpoints-file".to_owned(), endpoints.display().to_string()];
+        all.extend(["--secure-serving=false", "--bind-address", "127.0.0.1"].map(str::to_owned));
         for (flag, port) in
             [("--grpc-port", port), ("--grpc-health-port", health_port), ("--metrics-port", metrics_port)]
         {
-            command.args([flag, &port.to_string()]);
+            all.extend([flag.to_owned(), port.to_string()]);
         }
-        command.args(flags);
-        let mut program = Program::start("epp", &mut command, folder);
-        program.wait_until("it shows metrics", || page(metrics_port, "/metrics").is_some());
-        Self { port, health_port, program, metrics_port, endpoints }
+        all.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        let program = launch(&all, metrics_port, folder);
+        let (engines, folder) = (engines.len(), folder.to_path_buf());
+        Self { port, health_port, program, metrics_port, endpoints, engines, flags: all, folder }
+    }
+
+    /// Another process in the place of the one that has ended; waits until it has read every engine.
+    pub fn start_again(&mut self) {
+        self.program = launch(&self.flags, self.metrics_port, &self.folder);
+        self.wait_until_ready();
+    }
+
+    fn wait_until_ready(&mut self) {
+        let (port, count) = (self.metrics_port, self.engines as f64);
+        self.program.wait_until("every engine was read", || {
+            page(port, "/metrics").is_some_and(|text| Page::read(&text).sum("llm_d_epp_ready_endpoints", &[]) == count)
+        });
     }
 
     /// Its metrics now.
@@ -80,6 +93,12 @@ impl Picker {
         fs::write(&beside, endpoints_file(engines)).expect("an endpoints file can be written");
         fs::rename(beside, &self.endpoints).expect("an endpoints file can be moved into place");
     }
+}
+
+fn launch(flags: &[String], metrics_port: u16, folder: &Path) -> Program {
+    let mut program = Program::start("epp", Command::new(env!("CARGO_BIN_EXE_epp")).args(flags), folder);
+    program.wait_until("it shows metrics", || page(metrics_port, "/metrics").is_some());
+    program
 }
 
 /// What the picker's endpoints file calls the engine at that address.

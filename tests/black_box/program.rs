@@ -44,7 +44,36 @@ impl Program {
 
     /// Asks it to end, as Kubernetes does.
     pub fn terminate(&self) {
-        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        self.signal("TERM");
+    }
+
+    /// Stops all its threads where they are, as a paused machine does.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.child.id());
+        // A thread that waits for its turn stops when it gets it.
+        let is_stopped = |task: PathBuf| {
+            let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
+        };
+        wait_until(&format!("{} is frozen", self.name), || {
+            fs::read_dir(&tasks).expect("it runs, on Linux").flatten().all(|task| is_stopped(task.path()))
+        });
+    }
+
+    /// The end of [`Program::freeze`].
+    pub fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    /// Ends it at once, as the kernel does where memory runs out.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("a child can be killed");
+        self.child.wait().expect("a killed child ends");
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(status.expect("kill can be run").success(), "{} could not be signalled", self.name);
     }
 

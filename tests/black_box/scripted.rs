@@ -45,6 +45,30 @@ pub enum Saying {
     Gated(Receiver<Vec<u8>>),
 }
 
+/// A request that waits for the test to say what the engine says; without a word, a short chat completion.
+pub struct Arrival {
+    /// The request.
+    pub heard: Heard,
+    say: Sender<Saying>,
+}
+
+impl Arrival {
+    /// What the engine says.
+    pub fn say(self, saying: Saying) {
+        self.say.send(saying).expect("the engine waits for it");
+    }
+}
+
+/// Requests in the order in which they arrive.
+pub struct Arrivals(Receiver<Arrival>);
+
+impl Arrivals {
+    /// Waits for the next one.
+    pub fn next(&self) -> Arrival {
+        self.0.recv_timeout(Duration::from_secs(60)).expect("a request arrives at the engine")
+    }
+}
+
 type Script = dyn Fn(&Heard) -> Saying + Send + Sync;
 
 /// The engine. It is gone when dropped.
@@ -68,6 +92,21 @@ impl Engine {
         let pieces = Mutex::new(Some(pieces));
         let take = move || pieces.lock().expect("no thread failed").take().expect("one request only");
         (Self::scripted(move |_| Saying::Gated(take())), gate)
+    }
+
+    /// An engine that hands requests with the header `x-led` to the test, and says to them what the test says.
+    pub fn led() -> (Self, Arrivals) {
+        let (tell, arrivals) = mpsc::channel();
+        let engine = Self::scripted(move |heard| {
+            let (say, said) = mpsc::channel();
+            if heard.header("x-led").is_some() {
+                // A test that is over listens no more.
+                let _ = tell.send(Arrival { heard: heard.clone(), say });
+                return said.recv().unwrap_or_else(|_| Saying::Json(completion(12, None)));
+            }
+            Saying::Json(completion(12, None))
+        });
+        (engine, Arrivals(arrivals))
     }
 
     /// An engine with a script.
@@ -183,10 +222,12 @@ fn read_chunks(reader: &mut BufReader<&TcpStream>) -> Option<Vec<u8>> {
         let start = body.len();
         body.resize(start + length, 0);
         reader.read_exact(&mut body[start..]).ok()?;
-        read_line(reader)?;
         if length == 0 {
+            // Trailers, if there are any, and an empty line.
+            read_headers(reader);
             return Some(body);
         }
+        read_line(reader)?;
     }
 }
 

@@ -14,7 +14,8 @@ pub struct Stage {
     pub picker: Picker,
     /// Where clients go.
     pub port: u16,
-    _envoy: Envoy,
+    /// The gateway.
+    pub envoy: Envoy,
 }
 
 impl Stage {
@@ -35,7 +36,7 @@ impl Stage {
         let picker = Picker::start(engines, flags, &folder);
         let ports: Vec<u16> = engines.iter().map(SocketAddr::port).collect();
         let envoy = Envoy::start(form, picker.port, &ports, edit, &folder);
-        Self { picker, port: envoy.port, _envoy: envoy }
+        Self { picker, port: envoy.port, envoy }
     }
 
     /// A POST of JSON through Envoy.
