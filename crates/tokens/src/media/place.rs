@@ -45,7 +45,8 @@ pub(crate) fn place(
     Ok(media)
 }
 
-/// Where a placeholder stands, each time. Where the ids don't tell it time by time, all count as with the first.
+/// Where a placeholder stands, each time. Where that can't be told time by time, all count as with the first: the ids may
+/// not tell it, or marks of it stand alone somewhere, of which one may be all that the engine looks for.
 fn places(
     placeholder: &str,
     text: &str,
@@ -54,12 +55,24 @@ fn places(
 ) -> Result<Vec<Place>, EncodeError> {
     let bytes: Vec<usize> = text.match_indices(placeholder).map(|(byte, _)| byte).collect();
     let Some(&first) = bytes.first() else { return Ok(Vec::new()) };
+    let alone =
+        marks(placeholder).filter(|mark| text.matches(mark).count() > bytes.len() * placeholder.matches(mark).count());
+    let alone = alone.filter_map(|mark| text.find(mark)).min();
+    let first = alone.map_or(first, |alone| first.min(alone));
     let tokens = found(&encode(placeholder, false)?, ids);
-    if tokens.len() == bytes.len() {
+    if alone.is_none() && tokens.len() == bytes.len() {
         return Ok(bytes.into_iter().zip(tokens).map(|(byte, token)| Place { byte, token }).collect());
     }
     let token = encode(&text[..first], true)?.iter().zip(ids).take_while(|(a, b)| a == b).count();
     Ok(vec![Place { byte: first, token }; bytes.len()])
+}
+
+/// What stands in angle brackets in a placeholder, as special tokens do.
+fn marks(placeholder: &str) -> impl Iterator<Item = &str> {
+    placeholder
+        .split_inclusive('>')
+        .filter_map(|piece| Some(&piece[piece.rfind('<')?..]))
+        .filter(|mark| mark.ends_with('>'))
 }
 
 /// Where `wanted` stands among the ids, none over another.
@@ -111,6 +124,16 @@ mod tests {
         check(&[Some("<i>"), Some("<v>"), Some("<i>")], "ab<i><i><v>", "1@2/1 2@8/7 3@5/4");
         check(&[Some("<1>"), Some("<2>")], "<2><1>", "1@3/3 2@0/0");
         check(&[Some("<i>")], "wrote <i>, and <i>", "1@6/6");
+    }
+
+    /// vLLM puts a Qwen's image in the place of `<|image_pad|>` alone.
+    #[test]
+    fn a_mark_that_stands_alone_may_be_the_first_ones_place() {
+        let whole = Some("<s><i><e>");
+        check(&[whole, whole], "x<s><i><e>y<s><i><e>", "1@1/1 2@11/11");
+        check(&[whole, whole], "x<i><s><i><e>y<s><i><e>", "1@1/1 2@1/1");
+        check(&[whole, whole], "x<s><i><e>y<s><i><e><i>", "1@1/1 2@1/1");
+        check(&[Some("image <1")], "<1 image <1", "1@3/3");
     }
 
     #[test]
