@@ -33,5 +33,6 @@ mod black_box {
     mod said;
     mod served;
     mod shutdown;
+    mod stuck;
     mod tools;
 }

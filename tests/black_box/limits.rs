@@ -1,5 +1,5 @@
-//! What the picker's own bounds do to requests behind a gateway: memory for bodies, a body that stops coming, a body that is
-//! too large. The gateway passes on every byte of what is not refused.
+//! What the picker's own bounds do to requests behind a gateway: memory for bodies, a body that stops coming, one that is
+//! too large, one that nobody understands. The gateway passes on every byte of what is not refused.
 
 use super::client::Client;
 use super::envoy::Form;
@@ -129,5 +129,18 @@ fn a_body_above_the_limit_is_refused_with_413_at_its_headers_or_where_it_gets_to
         }
         assert_eq!(engine.heard().len(), 1, "only what fits reaches an engine");
         wait_until("nothing is in flight", || stage.picker.in_flight() == 0.0);
+    }
+}
+
+#[test]
+fn with_the_flag_what_is_not_understood_is_refused_with_400() {
+    for (test, bodies) in [("strict", full_duplex as fn(String) -> String), ("strict_buffered", buffered)] {
+        let engine = Engine::plain();
+        let stage = Stage::start_with(test, Form::OriginalDst, &[engine.address], &["--strict-requests"], bodies);
+        let reply = stage.post(CHAT, "{\"model\": \"qwen3\", \"messages\": [");
+        let error: serde_json::Value = serde_json::from_slice(&reply.body).expect("an error in OpenAI's form");
+        assert_eq!((reply.status, error["error"]["type"].as_str()), (400, Some("invalid_request_error")), "{error}");
+        assert_eq!(stage.post(CHAT, &chat("qwen3", "hello")).status, 200);
+        assert_eq!(engine.heard().len(), 1, "only what is understood reaches an engine");
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::client::page;
 use super::metrics::Page;
-use super::program::{Program, free_port};
+use super::program::{Program, free_port, root};
 
 /// The picker.
 pub struct Picker {
@@ -21,7 +21,7 @@ pub struct Picker {
     metrics_port: u16,
     endpoints: PathBuf,
     engines: usize,
-    flags: Vec<String>,
+    command: Vec<String>,
     folder: PathBuf,
 }
 
@@ -33,12 +33,26 @@ impl Picker {
         picker
     }
 
+    /// The same, of one whose runtime can be held up ([`Program::hold`]).
+    pub fn start_holdable(engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {
+        let script = root().join("tests/black_box/hold.py").display().to_string();
+        let holder = ["python3", &script, env!("CARGO_BIN_EXE_epp")];
+        let mut picker = Self::start_by(&holder, engines, flags, folder);
+        picker.wait_until_ready();
+        picker
+    }
+
     /// Starts it and waits until it shows metrics.
     pub fn start_unready(engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {
+        Self::start_by(&[env!("CARGO_BIN_EXE_epp")], engines, flags, folder)
+    }
+
+    fn start_by(command: &[&str], engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {
         let endpoints = folder.join("endpoints.yaml");
         fs::write(&endpoints, endpoints_file(engines)).expect("an endpoints file can be written");
         let (port, health_port, metrics_port) = (free_port(), free_port(), free_port());
-        let mut all = vec!["--endpoints-file".to_owned(), endpoints.display().to_string()];
+        let mut all: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+        all.extend(["--endpoints-file".to_owned(), endpoints.display().to_string()]);
         all.extend(["--secure-serving=false", "--bind-address", "127.0.0.1"].map(str::to_owned));
         for (flag, port) in
             [("--grpc-port", port), ("--grpc-health-port", health_port), ("--metrics-port", metrics_port)]
@@ -48,12 +62,12 @@ impl Picker {
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let program = launch(&all, metrics_port, folder);
         let (engines, folder) = (engines.len(), folder.to_path_buf());
-        Self { port, health_port, program, metrics_port, endpoints, engines, flags: all, folder }
+        Self { port, health_port, program, metrics_port, endpoints, engines, command: all, folder }
     }
 
     /// Another process in the place of the one that has ended; waits until it has read every engine.
     pub fn start_again(&mut self) {
-        self.program = launch(&self.flags, self.metrics_port, &self.folder);
+        self.program = launch(&self.command, self.metrics_port, &self.folder);
         self.wait_until_ready();
     }
 
@@ -95,8 +109,8 @@ impl Picker {
     }
 }
 
-fn launch(flags: &[String], metrics_port: u16, folder: &Path) -> Program {
-    let mut program = Program::start("epp", Command::new(env!("CARGO_BIN_EXE_epp")).args(flags), folder);
+fn launch(command: &[String], metrics_port: u16, folder: &Path) -> Program {
+    let mut program = Program::start("epp", Command::new(&command[0]).args(&command[1..]), folder);
     program.wait_until("it shows metrics", || page(metrics_port, "/metrics").is_some());
     program
 }

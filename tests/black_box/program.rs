@@ -66,6 +66,16 @@ impl Program {
         self.signal("CONT");
     }
 
+    /// Stops all its threads but the watchdog's, where it was started by `hold.py`.
+    pub fn hold(&self) {
+        self.signal("USR1");
+    }
+
+    /// The end of [`Program::hold`].
+    pub fn let_go(&self) {
+        self.signal("USR2");
+    }
+
     /// Ends it at once, as the kernel does where memory runs out.
     pub fn kill(&mut self) {
         self.child.kill().expect("a child can be killed");

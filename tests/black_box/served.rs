@@ -134,27 +134,40 @@ fn the_gateways_subset_is_heeded_by_metadata_buffered() {
     check_subset("subset_by_metadata_buffered", Form::OverrideHost, buffered);
 }
 
+/// Why the gateway doesn't send where it was told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// The endpoint isn't in its pool.
+    Unknown,
+    /// It takes no connections.
+    Refused,
+}
+
 /// Two engines: one that the gateway can't send to, and one that it falls back to.
 struct Elsewhere {
     stage: Stage,
     picked: SocketAddr,
-    serving: SocketAddr,
+    serving: Engine,
     arrivals: Arrivals,
-    _engines: [Engine; 2],
 }
 
 impl Elsewhere {
-    /// The gateway's pool has the second one alone.
-    fn start(test: &str, bodies: fn(String) -> String) -> Self {
+    fn start(test: &str, why: Why, bodies: fn(String) -> String) -> Self {
         let (serving, arrivals) = Engine::led();
-        let picked = Engine::plain();
+        let engine = Engine::plain();
+        let picked = engine.address;
         let edit = |config: String| {
-            let (from, to) = (picked.address.port(), serving.address.port());
-            with_subsets(bodies(config)).replace(&format!("port_value: {from} "), &format!("port_value: {to} "))
+            let config = with_subsets(bodies(config));
+            let port = |port: u16| format!("port_value: {port} ");
+            match why {
+                Why::Unknown => config.replace(&port(picked.port()), &port(serving.address.port())),
+                Why::Refused => config,
+            }
         };
-        let stage = Stage::start_with(test, Form::OverrideHost, &[picked.address, serving.address], &[], edit);
-        let (picked, serving, engines) = (picked.address, serving.address, [picked, serving]);
-        Self { stage, picked, serving, arrivals, _engines: engines }
+        // It is there until the picker has read it, and no longer.
+        let stage = Stage::start_with(test, Form::OverrideHost, &[picked, serving.address], &[], edit);
+        drop(engine);
+        Self { stage, picked, serving, arrivals }
     }
 
     fn served_elsewhere(&self) -> f64 {
@@ -168,8 +181,8 @@ impl Elsewhere {
 }
 
 #[track_caller]
-fn check_served_elsewhere(test: &str, bodies: fn(String) -> String) {
-    let there = Elsewhere::start(test, bodies);
+fn check_served_elsewhere(test: &str, why: Why, bodies: fn(String) -> String) {
+    let there = Elsewhere::start(test, why, bodies);
     let stage = &there.stage;
     let body = chat("qwen3", &"one and the same ".repeat(200));
     let picked = there.picked.to_string();
@@ -177,11 +190,15 @@ fn check_served_elsewhere(test: &str, bodies: fn(String) -> String) {
     client.send("POST", CHAT, &[("x-led", "yes"), ("x-subset", &picked)], body.as_bytes());
     let arrival = there.arrivals.next();
     assert_eq!(arrival.heard.header("x-gateway-destination-endpoint"), Some(picked.as_str()));
-    assert_eq!((there.booked(there.picked), there.booked(there.serving)), (1.0, 0.0), "until it is told better");
+    assert_eq!(
+        (there.booked(there.picked), there.booked(there.serving.address)),
+        (1.0, 0.0),
+        "until it is told better"
+    );
     let (gate, pieces) = mpsc::channel();
     arrival.say(Saying::Gated(pieces));
     wait_until("the picker was told who serves", || there.served_elsewhere() == 1.0);
-    assert_eq!((there.booked(there.picked), there.booked(there.serving)), (0.0, 1.0), "the booking has moved");
+    assert_eq!((there.booked(there.picked), there.booked(there.serving.address)), (0.0, 1.0), "the booking has moved");
     gate.send(b"data: [DONE]\n\n".to_vec()).expect("the engine waits for it");
     drop(gate);
     let outcome = client.outcome();
@@ -192,20 +209,39 @@ fn check_served_elsewhere(test: &str, bodies: fn(String) -> String) {
     for _ in 0..8 {
         assert_eq!(stage.post(CHAT, &body).status, 200);
     }
-    assert_eq!((stage.picker.picks_of(there.picked), stage.picker.picks_of(there.serving)), (1.0, 8.0));
+    assert_eq!((stage.picker.picks_of(there.picked), stage.picker.picks_of(there.serving.address)), (1.0, 8.0));
     assert_eq!(there.served_elsewhere(), 1.0, "served as picked isn't counted");
     let log = stage.picker.program.log();
-    assert!(log.contains(&format!("\\\"served\\\":\\\"{}\\\"", there.serving)), "{log}");
+    assert!(log.contains(&format!("\\\"served\\\":\\\"{}\\\"", there.serving.address)), "{log}");
 }
 
 #[test]
 fn served_elsewhere_than_picked_moves_booking_and_index_in_full_duplex() {
-    check_served_elsewhere("elsewhere", full_duplex);
+    check_served_elsewhere("elsewhere", Why::Unknown, full_duplex);
 }
 
 #[test]
 fn served_elsewhere_than_picked_moves_booking_and_index_buffered() {
-    check_served_elsewhere("elsewhere_buffered", buffered);
+    check_served_elsewhere("elsewhere_buffered", Why::Unknown, buffered);
+}
+
+#[test]
+fn a_retry_elsewhere_moves_booking_and_index_in_full_duplex() {
+    check_served_elsewhere("retried", Why::Refused, full_duplex);
+}
+
+#[test]
+fn a_retry_elsewhere_moves_booking_and_index_buffered() {
+    check_served_elsewhere("retried_buffered", Why::Refused, buffered);
+}
+
+#[test]
+fn with_the_flag_the_gateways_subset_is_ignored() {
+    let engine = Engine::plain();
+    let flag = ["--disable-endpoint-subset-filter"];
+    let stage = Stage::start_with("no_subset", Form::OverrideHost, &[engine.address], &flag, with_subsets);
+    assert_eq!(ask_with(&stage, "x-subset", "192.0.2.1:8000").status, 200);
+    assert_eq!(engine.heard().len(), 1);
 }
 
 /// What a conformance test sees of who served, behind this gateway.

@@ -11,7 +11,7 @@ const HERE: [&str; 7] = [
     include_str!("acceptance.rs"),
 ];
 
-const BEHIND_ENVOY: [&str; 7] = [
+const BEHIND_ENVOY: [&str; 8] = [
     include_str!("../../../../tests/black_box/bodies.rs"),
     include_str!("../../../../tests/black_box/chain.rs"),
     include_str!("../../../../tests/black_box/failure.rs"),
@@ -19,6 +19,7 @@ const BEHIND_ENVOY: [&str; 7] = [
     include_str!("../../../../tests/black_box/modes.rs"),
     include_str!("../../../../tests/black_box/served.rs"),
     include_str!("../../../../tests/black_box/shutdown.rs"),
+    include_str!("../../../../tests/black_box/stuck.rs"),
 ];
 
 #[track_caller]
