@@ -337,6 +337,8 @@ struct Reader<'a> {
     open: Vec<Open<'a>>,
     /// Lone surrogates seen so far.
     lone: usize,
+    /// The string with escapes that is being read, or was last.
+    unescaped: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
@@ -344,7 +346,7 @@ impl<'a> Reader<'a> {
         let text = simdutf8::compat::from_utf8(body)
             .map_err(|invalid| Error { fault: Fault::NotUtf8, at: invalid.valid_up_to() })?;
         let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        Ok(Reader { text, bytes: body, at, open: Vec::new(), lone: 0 })
+        Ok(Reader { text, bytes: body, at, open: Vec::new(), lone: 0, unescaped: Vec::new() })
     }
 
     fn document(&mut self) -> Result<Value<'a>, Error> {
@@ -471,62 +473,56 @@ impl<'a> Reader<'a> {
     /// Reads a string whose opening quote is behind us.
     fn string(&mut self) -> Result<Cow<'a, str>, Error> {
         let start = self.at;
-        let stop = self.plain_run(start)?;
-        if self.bytes[stop] == b'"' {
-            self.at = stop + 1;
-            return Ok(Cow::Borrowed(&self.text[start..stop]));
+        self.at += plain_length(&self.bytes[start..]);
+        let plain = start..self.at;
+        if self.string_ends(start)? {
+            return Ok(Cow::Borrowed(&self.text[plain]));
         }
-        let mut unescaped = String::with_capacity(self.likely_end(start, stop) - start);
-        unescaped.push_str(&self.text[start..stop]);
-        self.at = stop;
+        let mut unescaped = std::mem::take(&mut self.unescaped);
+        unescaped.clear();
+        unescaped.extend_from_slice(&self.bytes[plain]);
         loop {
-            // Here stands a backslash or the closing quote.
-            if self.bytes[self.at] == b'"' {
-                self.at += 1;
-                return Ok(Cow::Owned(unescaped));
+            self.escape(&mut unescaped)?;
+            self.at += copy_plain(&self.bytes[self.at..], &mut unescaped);
+            if self.string_ends(start)? {
+                break;
             }
-            let escaped = self.escape()?;
-            unescaped.push(escaped);
-            let from = self.at;
-            self.at = self.plain_run(start)?;
-            unescaped.push_str(&self.text[from..self.at]);
         }
+        // Whole characters of a text in UTF-8, and escapes: never an error.
+        let text = simdutf8::basic::from_utf8(&unescaped).map_err(|_| Error { fault: Fault::NotUtf8, at: start })?;
+        let text = Cow::Owned(text.to_owned());
+        self.unescaped = unescaped;
+        Ok(text)
     }
 
-    /// Where the next quote or backslash stands; what lies before it needs no unescaping. `start` is the string's.
-    fn plain_run(&self, start: usize) -> Result<usize, Error> {
-        let at = self.at + plain_length(&self.bytes[self.at..]);
-        match self.bytes.get(at) {
-            Some(b'"' | b'\\') => Ok(at),
-            Some(_) => Err(Error { fault: Fault::ControlCharacter, at }),
+    /// Steps over the quote that ends a string, if it stands here; else a backslash does. `start` is the string's.
+    fn string_ends(&mut self, start: usize) -> Result<bool, Error> {
+        match self.peek() {
+            Some(b'\\') => Ok(false),
+            Some(b'"') => {
+                self.at += 1;
+                Ok(true)
+            }
+            Some(_) => self.fail(Fault::ControlCharacter),
             None => Err(Error { fault: Fault::EndlessString, at: start.saturating_sub(1) }),
         }
     }
 
-    /// Where the string that began at `start` probably ends: at the first quote from `at` on without a backslash before
-    /// it. Never beyond the quote that opens the next string, so that all these searches together are one.
-    fn likely_end(&self, start: usize, at: usize) -> usize {
-        let ends = |quote: &usize| self.bytes[quote.saturating_sub(1)] != b'\\';
-        let mut quotes = memchr::memchr_iter(b'"', &self.bytes[at..]).map(|quote| at + quote);
-        quotes.find(ends).unwrap_or(self.bytes.len()).max(start)
-    }
-
-    /// Reads the escape that begins here.
-    fn escape(&mut self) -> Result<char, Error> {
-        let plain = match self.bytes.get(self.at + 1) {
-            Some(b'"') => '"',
-            Some(b'\\') => '\\',
-            Some(b'/') => '/',
-            Some(b'b') => '\u{8}',
-            Some(b'f') => '\u{c}',
-            Some(b'n') => '\n',
-            Some(b'r') => '\r',
-            Some(b't') => '\t',
-            Some(b'u') => return self.unicode_escape(),
-            _ => return self.fail(Fault::BadEscape),
-        };
-        self.at += 2;
-        Ok(plain)
+    /// Reads the escape that begins here, and writes what it stands for.
+    fn escape(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let letter = self.bytes.get(self.at + 1).copied().unwrap_or_default();
+        match ESCAPES[usize::from(letter)] {
+            0 if letter == b'u' => {
+                let character = self.unicode_escape()?;
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            0 => return self.fail(Fault::BadEscape),
+            plain => {
+                out.push(plain);
+                self.at += 2;
+            }
+        }
+        Ok(())
     }
 
     /// Reads `\uXXXX`, with its second half where it is the first half of a pair.
@@ -611,24 +607,63 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What each letter after a backslash stands for; 0 where it's none of JSON's, or `u`.
+const ESCAPES: [u8; 256] = {
+    let mut escapes = [0; 256];
+    let pairs = *b"\"\"\\\\//b\x08f\x0cn\nr\rt\t";
+    let mut at = 0;
+    while at < pairs.len() {
+        escapes[pairs[at] as usize] = pairs[at + 1];
+        at += 2;
+    }
+    escapes
+};
+
 /// How many bytes stand before the first quote, backslash or control character; eight are looked at in one step.
 fn plain_length(bytes: &[u8]) -> usize {
-    const EACH: u64 = u64::MAX / 0xff;
-    const HIGH: u64 = EACH * 0x80;
-    // The high bit of each byte below `limit` (at most 0x80). Above the first such byte it may be set for others, too.
-    let below = |word: u64, limit: u64| word.wrapping_sub(EACH * limit) & !word & HIGH;
-    let (words, rest) = bytes.as_chunks::<8>();
+    let (words, rest) = bytes.as_chunks();
     for (at, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let quote = word ^ (EACH * u64::from(b'"'));
-        let backslash = word ^ (EACH * u64::from(b'\\'));
-        let found = below(word, 0x20) | below(quote, 1) | below(backslash, 1);
-        if found != 0 {
-            return at * 8 + found.trailing_zeros() as usize / 8;
+        let special = special(word);
+        if special != 0 {
+            return at * 8 + special.trailing_zeros() as usize / 8;
         }
     }
-    let in_rest = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
-    bytes.len() - rest.len() + in_rest.unwrap_or(rest.len())
+    bytes.len() - rest.len() + plain_in_rest(rest)
+}
+
+/// Copies them, and says how many they are. By whole words, since most runs are short: what is too much is taken back.
+fn copy_plain(bytes: &[u8], out: &mut Vec<u8>) -> usize {
+    let (words, rest) = bytes.as_chunks();
+    for (at, word) in words.iter().enumerate() {
+        out.extend_from_slice(word);
+        let special = special(word);
+        if special != 0 {
+            let plain = special.trailing_zeros() as usize / 8;
+            out.truncate(out.len() - (8 - plain));
+            return at * 8 + plain;
+        }
+    }
+    let plain = plain_in_rest(rest);
+    out.extend_from_slice(&rest[..plain]);
+    bytes.len() - rest.len() + plain
+}
+
+/// Marks the quotes, backslashes and control characters of a word by their high bits. Above the first of them others may be
+/// marked, too.
+#[inline]
+fn special(word: &[u8; 8]) -> u64 {
+    const EACH: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = EACH * 0x80;
+    let below = |word: u64, limit: u8| word.wrapping_sub(EACH * u64::from(limit)) & !word;
+    let word = u64::from_le_bytes(*word);
+    // So the quote trades places with the space, which is the next after the control characters.
+    let quote_or_control = below(word ^ (EACH * u64::from(b'"' ^ b' ')), b' ' + 1);
+    let backslash = below(word ^ (EACH * u64::from(b'\\')), 1);
+    (quote_or_control | backslash) & HIGH
+}
+
+fn plain_in_rest(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(bytes.len())
 }
 
 #[cfg(test)]
@@ -805,6 +840,22 @@ mod tests {
         assert_eq!(get("a").get("x"), None);
         let kinds = ["s", "n", "f", "b", "a", "o"].map(|key| get(key).kind());
         assert_eq!(kinds, ["a string", "an integer", "a number", "a bool", "a list", "an object"]);
+    }
+
+    /// Words of eight bytes are looked at: runs of all lengths end at all places of one, near the body's end, too.
+    #[test]
+    fn runs_of_all_lengths_between_escapes_are_read() {
+        for (length, spaces) in (0..40).flat_map(|length| (0..18).map(move |spaces| (length, spaces))) {
+            let run: String = "aé !#[]\u{7f}漢\u{1f600}".chars().cycle().take(length).collect();
+            let after = " ".repeat(spaces);
+            let body = format!("\"\\t{run}\\\"{run}\\\\{run}\"{after}");
+            let text = format!("\t{run}\"{run}\\{run}");
+            assert_eq!(parse(body.as_bytes()), Ok(Value::Str(text.into())), "{length} {spaces}");
+            let broken = format!("\"\\n{run}\u{1f}{run}\"{after}");
+            assert_eq!(parse(broken.as_bytes()), Err(Error { fault: Fault::ControlCharacter, at: 3 + run.len() }));
+            let endless = format!("\"\\/{run}{after}");
+            assert_eq!(parse(endless.as_bytes()), Err(Error { fault: Fault::EndlessString, at: 0 }));
+        }
     }
 
     proptest::proptest! {

@@ -2,7 +2,8 @@
 //!
 //! In: Qwen3's files and those that `cargo xtask fixtures` laid; texts of the repository itself: its sources, and the
 //! corpus of chats. Out: a table of medians of CPU time on one thread, from the request's bytes to its token ids, beside
-//! what Hugging Face's `tokenizers` takes for the ids alone, in the same run. Never: a verdict; that is the reader's.
+//! what Hugging Face's `tokenizers` takes for the ids alone, in the same run. `BENCH_TEXT=FILE` adds a text of one's own.
+//! Never: a verdict; that is the reader's.
 #![allow(clippy::print_stdout, reason = "a table is what comes out")]
 #![allow(clippy::unwrap_used, reason = "a bench that can't go on should stop")]
 
@@ -42,7 +43,8 @@ fn main() {
         return;
     }
     let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let texts = [("code", sources()), ("chats", chats())];
+    let mut texts = vec![("code", sources()), ("chats", chats())];
+    texts.extend(env::var_os("BENCH_TEXT").map(|file| ("own", fs::read_to_string(file).unwrap())));
     println!(
         "{:<12} {:<6} {:<40} {:>8} {:>7} {:>7} {:>9} {:>6}",
         "model", "text", "CPU ms, medians", "all", "parse", "encode", "reference", "ratio"

@@ -69,7 +69,7 @@ impl Exact {
 
     /// The ids of a text: chunk by chunk, those seen before from the memo.
     pub(super) fn encode(&self, text: &str, add_special_tokens: bool) -> Vec<u32> {
-        let mut ids = Vec::with_capacity(text.len() / 4 + 16);
+        let mut ids = Vec::with_capacity(text.len() / 3 + 16);
         let mut scratch = Scratch::default();
         if add_special_tokens {
             ids.extend_from_slice(&self.before);

@@ -80,9 +80,9 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     }
     environment.add_function("cycler", turns::cycler);
     environment.add_function("joiner", turns::joiner);
-    environment.add_function(source::MODULO, modulo);
-    environment.add_function(source::TIMES, times);
-    environment.add_function(source::ITERATED, iterated);
+    environment.add_filter(source::MODULO, modulo);
+    environment.add_filter(source::TIMES, times);
+    environment.add_filter(source::ITERATED, iterated);
     environment.add_global("self", value::this());
     // Python has none, and it would print all there is.
     environment.remove_global("debug");

@@ -16,16 +16,16 @@ use lexer::{Tag, TagKind, Token, TokenKind};
 pub(crate) use content::ContentFormat;
 pub(super) use kept::{KEPT, STORED, WEIGHED};
 
-/// The function that stands in for `%`.
+/// The filter that stands in for `%`: a filter, since functions are found only after all variables.
 pub(super) const MODULO: &str = "__modulo__";
 
-/// The function that stands in for `*`.
+/// The filter that stands in for `*`.
 pub(super) const TIMES: &str = "__times__";
 
 /// The filter that stands in for `~`.
 pub(super) const CONCATENATED: &str = "__concatenated__";
 
-/// The function that checks what a loop runs over.
+/// The filter that checks what a loop runs over.
 pub(super) const ITERATED: &str = "__iterated__";
 
 /// The filter that stands in for several `+` between texts.
@@ -120,8 +120,8 @@ fn rewritten(source: &str, tags: &[Tag]) -> String {
             [name] if name.text(source) == "endgeneration" => edits.push((name.start, name.end, "endwith".into())),
             tokens => {
                 if let Some((start, end)) = iterated(source, tokens) {
-                    edits.push((start, start, format!("{ITERATED}((")));
-                    edits.push((end, end, "))".into()));
+                    edits.push((start, start, "(".into()));
+                    edits.push((end, end, format!(")|{ITERATED}")));
                 }
             }
         }
@@ -152,11 +152,11 @@ fn iterated(source: &str, tokens: &[Token]) -> Option<(usize, usize)> {
     Some((of.iterated.first()?.start, of.iterated.last()?.end))
 }
 
-/// The source with its first `%` or `*` operator as a call; `None` if there is none.
+/// The source with its first `%` or `*` operator as a filter; `None` if there is none.
 fn without_first_operator(source: &str) -> Option<String> {
     let tags = lexer::tags(source)?;
     for tag in &tags {
-        let Some((at, function)) = first_operator(source, &tag.tokens) else { continue };
+        let Some((at, filter)) = first_operator(source, &tag.tokens) else { continue };
         let left = left_operand(source, &tag.tokens, at, bounds_operand)?;
         let right = right_operand(source, &tag.tokens, at)?;
         let (start, end) = (tag.tokens[left].start, tag.tokens[right].end);
@@ -164,8 +164,8 @@ fn without_first_operator(source: &str) -> Option<String> {
         return Some(applied(
             source,
             &[
-                (start, start, format!("{function}((")),
-                (operator.start, operator.end, "),(".into()),
+                (start, start, "((".into()),
+                (operator.start, operator.end, format!(")|{filter}(")),
                 (end, end, "))".into()),
             ],
         ));
@@ -337,19 +337,19 @@ mod tests {
 
     #[test]
     fn modulo_takes_the_operands_that_jinja_gives_it() {
-        check("{{ '%s' % x }}", "{{ __modulo__(('%s' ),( x)) }}");
+        check("{{ '%s' % x }}", "{{ (('%s' )|__modulo__( x)) }}");
         check(
             "{{ a + -b * c % d.e[0](1)|f + 1 }}",
-            "{{ a + __modulo__((__times__((-b ),( c)) ),( d.e[0](1)|f)) + 1 }}",
+            "{{ a + ((((-b )|__times__( c)) )|__modulo__( d.e[0](1)|f)) + 1 }}",
         );
-        check("{{ a % b % c }}", "{{ __modulo__((__modulo__((a ),( b)) ),( c)) }}");
+        check("{{ a % b % c }}", "{{ ((((a )|__modulo__( b)) )|__modulo__( c)) }}");
         check(
             "{% if (loop.index0 % 2 == 0) != x %}",
-            "{% if (__modulo__((loop.index0 ),( 2)) == 0) != (x)|__weighed__ %}",
+            "{% if (((loop.index0 )|__modulo__( 2)) == 0) != (x)|__weighed__ %}",
         );
-        check("{{ f(1, a % 2, k=b % 3) }}", "{{ f(1, __modulo__((a ),( 2)), k=__modulo__((b ),( 3))) }}");
-        check("{{ not a % 2 and b }}", "{{ not __modulo__((a ),( 2)) and b }}");
-        check("{{ a % -2 }}", "{{ __modulo__((a ),( -2)) }}");
+        check("{{ f(1, a % 2, k=b % 3) }}", "{{ f(1, ((a )|__modulo__( 2)), k=((b )|__modulo__( 3))) }}");
+        check("{{ not a % 2 and b }}", "{{ not ((a )|__modulo__( 2)) and b }}");
+        check("{{ a % -2 }}", "{{ ((a )|__modulo__( -2)) }}");
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         check("{{- '<' + a.b[0] + '>' -}}", "{{- ('<' )|__joined__( a.b[0] , '>') -}}");
         check("{{ a + b|trim + '\\n' }}", "{{ (a )|__joined__( b|trim , '\\n') }}");
         check("{{ f(a + 1) + 'x' + c + d }}", "{{ (f(a + 1) )|__joined__( 'x' , c , d) }}");
-        check("{{ 'a' + '%s' % x + b }}", "{{ ('a' )|__joined__( __modulo__(('%s' ),( x)) , b) }}");
+        check("{{ 'a' + '%s' % x + b }}", "{{ ('a' )|__joined__( (('%s' )|__modulo__( x)) , b) }}");
         for kept in [
             "{{ 'a' + b }}",
             "{{ a + b + c }}",
@@ -390,7 +390,7 @@ mod tests {
         check("{{ 'a' ~ b + c + d }}", "{{ (('a' )|__concatenated__( b)) + c + d }}");
         check("{{ a ~ }}", "{{ a ~ }}");
         check("{{ '-' * n }}{{ n * '-' }}{{ f(*a, **b) }}", "{{ '-' * n }}{{ n * '-' }}{{ f(*a, **b) }}");
-        check("{{ 2 * n }}", "{{ __times__((2 ),( n)) }}");
+        check("{{ 2 * n }}", "{{ ((2 )|__times__( n)) }}");
     }
 
     #[test]
@@ -404,6 +404,8 @@ mod tests {
         check("{% set n.x = a %}{% set n.x = n.x + 1 %}", "{% set n.x = (a)|__stored__ %}{% set n.x = n.x + 1 %}");
         check("{{ m([a], k={'b': c + d}) }}", "{{ m(([a])|__kept__, k=({'b': (c + d)|__kept__})|__kept__) }}");
         check("{% if a == b and c == 'd' %}", "{% if a == (b)|__weighed__ and c == 'd' %}");
+        check("{% if a != (b[0] == 'c') %}", "{% if a != (b[0] == 'c') %}");
+        check("{% if a != (b == 1 or c) %}", "{% if a != ((b == 1 or c))|__weighed__ %}");
         check("{% with a = b|map('x') %}{% endwith %}", "{% with a = (b|map('x'))|__kept__ %}{% endwith %}");
         check("{{ a + b }}{{ a|sort }}{{ [a, b] }}", "{{ a + b }}{{ a|sort }}{{ [a, b] }}");
         check(
@@ -422,8 +424,8 @@ mod tests {
     fn loops_say_what_they_run_over() {
         check(
             "{% for a, b in c.items() if a recursive %}",
-            "{% for a, b in __iterated__((c.items())) if a recursive %}",
+            "{% for a, b in (c.items())|__iterated__ if a recursive %}",
         );
-        check("{%- for x in [1 if y else 2, 3] -%}", "{%- for x in __iterated__(([1 if y else 2, 3])) -%}");
+        check("{%- for x in [1 if y else 2, 3] -%}", "{%- for x in ([1 if y else 2, 3])|__iterated__ -%}");
     }
 }

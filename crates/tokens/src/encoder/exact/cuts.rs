@@ -1,6 +1,6 @@
 //! Where a text may be cut so that the ids of its parts, one after the other, are the ids of the whole.
 //!
-//! In: a text; out: chunks of one to a few kilobytes, cut only at places that need no more proof than the characters
+//! In: a text; out: chunks of about one to four kilobytes, cut only at places that need no more proof than the characters
 //! on both sides. Where the chunks end depends on the text near the place and on where the chunk began, so that an
 //! appended text keeps its chunks and an edited one finds back to them.
 //!
@@ -25,11 +25,11 @@
 use super::{bpe::Bpe, file::Shape};
 
 /// A chunk is at least as long, unless the text ends.
-const SHORTEST: usize = 1024;
+const SHORTEST: usize = 768;
 /// From this length on the first safe place is taken.
 const LONG: usize = 4096;
-/// Of the safe places of shorter chunks, one in 64 is taken.
-const CHOSEN_BITS: u32 = 6;
+/// Of the safe places of shorter chunks, one in 16 is taken.
+const CHOSEN_BITS: u32 = 4;
 
 /// The safe places of a model.
 #[derive(Debug)]
@@ -83,10 +83,14 @@ impl Cuts {
         let long = bytes.len().min(start + LONG);
         let early = start + SHORTEST;
         // Chosen first: few places are, so that the branch is nearly always foreseen.
-        let before = bytes.get(early - 8..long.saturating_sub(1)).unwrap_or_default().array_windows();
-        let mut chosen = before.zip(early..).filter(|(before, _)| is_chosen(before)).map(|(_, at)| at);
-        let chosen = chosen.find(|at| self.is_safe(text, *at));
-        chosen.or_else(|| (long..bytes.len()).find(|at| self.is_safe(text, *at))).unwrap_or(bytes.len())
+        let mut from = early;
+        while let Some(at) = next_chosen(bytes, from, long) {
+            if self.is_safe(text, at) {
+                return at;
+            }
+            from = at + 1;
+        }
+        (long..bytes.len()).find(|at| self.is_safe(text, *at)).unwrap_or(bytes.len())
     }
 
     /// Whether the text may be cut before the byte at `at`, which is neither the first nor past the last.
@@ -135,6 +139,12 @@ fn is_safe_beyond_ascii(text: &str, at: usize) -> bool {
 /// Whether all characters that begin with this byte are Han: U+5000 to U+8FFF.
 fn is_han(first: u8) -> bool {
     matches!(first, 0xE5..=0xE8)
+}
+
+/// The first place from `from` on, and before `to`, that is chosen.
+fn next_chosen(bytes: &[u8], from: usize, to: usize) -> Option<usize> {
+    let before = bytes.get(from - 8..to.saturating_sub(1)).unwrap_or_default();
+    before.array_windows().position(is_chosen).map(|at| from + at)
 }
 
 /// Whether the eight bytes before a place choose it: always the same for the same bytes.

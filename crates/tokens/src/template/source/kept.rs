@@ -3,7 +3,7 @@
 //! In: a template in minijinja's words; out: the same, with a filter around each expression that can make a list or dict
 //! (or what can be run through as one) wherever its value stays: what `set` and `with` assign, what stands in lists,
 //! dicts and calls; and around what texts are compared with. What only reads, prints or puts texts together stays as it
-//! is, so that ordinary templates cost the same. What a `for` runs over is kept by its own function.
+//! is, so that ordinary templates cost the same. What a `for` runs over is kept by its own filter.
 //!
 //! So a value that an expression finds is kept, and what it makes of it is a few levels deeper at most: one or two for
 //! each part counted here, of which one expression has no more than [`MAX_MAKERS`].
@@ -26,9 +26,13 @@ pub(in super::super) const WEIGHED: &str = "__weighed__";
 const MAX_MAKERS: usize = 100;
 
 /// Filters that give a text, a number or a truth, and keep none of their arguments.
-const READING_FILTERS: [&str; 31] = [
+const READING_FILTERS: [&str; 34] = [
     super::JOINED,
     super::CONCATENATED,
+    // These keep themselves what they give.
+    super::MODULO,
+    super::TIMES,
+    ITERATED,
     KEPT,
     STORED,
     WEIGHED,
@@ -89,8 +93,8 @@ const READING_METHODS: [&str; 22] = [
     "isdigit",
 ];
 
-/// Functions that give a text or a number, or what they kept themselves.
-const READING_FUNCTIONS: [&str; 5] = ["raise_exception", "strftime_now", super::MODULO, super::TIMES, ITERATED];
+/// Functions that give a text, or nothing.
+const READING_FUNCTIONS: [&str; 2] = ["raise_exception", "strftime_now"];
 
 /// An expression has too many parts; the byte where it stands.
 pub(super) struct TooMany(pub(super) usize);
@@ -308,9 +312,27 @@ impl Reader<'_> {
         let signed = usize::from(self.is(from, "-"));
         let written = end == from + signed + 1
             && (self.is_literal(from + signed) || self.word(from + signed).is_some_and(is_constant));
-        if from < end && !written {
+        if from < end && !written && !self.is_comparison(from, end) {
             self.wrap(from, end, WEIGHED);
         }
+    }
+
+    /// Whether this is a comparison in brackets: true or false, and so no work to compare with.
+    fn is_comparison(&self, from: usize, to: usize) -> bool {
+        if !self.is(from, "(") || self.closing(from, to) + 1 != to {
+            return false;
+        }
+        let inner = &self.tokens[from + 1..to - 1];
+        let compares = |token: &Token| {
+            token.kind == TokenKind::Operator
+                && matches!(token.text(self.source), "==" | "!=" | "<" | ">" | "<=" | ">=")
+        };
+        let joins = |token: &Token| {
+            token.is(self.source, ",")
+                || token.kind == TokenKind::Name && matches!(token.text(self.source), "and" | "or" | "if" | "else")
+        };
+        lexer::outside_brackets(self.source, inner, compares).is_some()
+            && lexer::outside_brackets(self.source, inner, joins).is_none()
     }
 
     /// Reads a bracket; gives what it makes, and where it closes.
