@@ -40,7 +40,8 @@ fn send(stage: &Stage) -> Client {
     client
 }
 
-/// Tells the picker to end; readiness ends with it, liveness doesn't.
+/// Tells a picker with a long window to end; readiness ends with it, liveness doesn't. (One with a short window may be gone before a
+/// probe finds it.)
 fn terminate(stage: &Stage) {
     stage.picker.program.terminate();
     let health = stage.picker.health_port;
@@ -132,7 +133,7 @@ fn a_request_that_waits_for_its_answer_at_the_windows_end_is_left_to_the_gateway
     let (mut stage, _engine, arrivals) = start("drain_window", SHORT, full_duplex);
     let mut client = send(&stage);
     let arrival = arrivals.next();
-    terminate(&stage);
+    stage.picker.program.terminate();
     assert_eq!(stage.picker.program.ended().code(), Some(0));
     let log = stage.picker.program.log();
     assert!(log.contains(WINDOW_IS_OVER), "it was held until then: {log}");
@@ -155,7 +156,7 @@ fn an_answer_under_way_at_the_windows_end_is_left_to_the_gateway_and_comes_whole
         assert_eq!(client.chunk(), Some(event));
     };
     pass(0);
-    terminate(&stage);
+    stage.picker.program.terminate();
     pass(1);
     wait_until("the window is over", || stage.picker.program.log().contains(WINDOW_IS_OVER));
     pass(2);
@@ -172,7 +173,7 @@ fn at_the_windows_end_a_request_without_its_body_is_refused_and_told_why() {
     let mut client = Client::connect(stage.port);
     client.send_head("POST", CHAT, &[], 100);
     wait_until("the picker has the headers", || stage.envoy.stat("http.clients.ext_proc.stream_msgs_sent") > 0);
-    terminate(&stage);
+    stage.picker.program.terminate();
     let head = client.head();
     assert_eq!((head.status, head.header("x-llm-d-request-dropped-reason")), (503, Some("rejected-shutting-down")));
     assert_eq!(stage.picker.program.ended().code(), Some(0));
