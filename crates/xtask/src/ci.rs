@@ -15,7 +15,7 @@ use crate::{envoy, fixtures, tidy, workspace};
 /// The cargo-deny that is installed where there is none.
 const DENY: &str = "0.20.2";
 
-/// Formatting, lints, docs, tidy, licences, generated code, tests.
+/// Formatting, lints, fuzz targets, docs, tidy, licences, generated code, tests.
 pub(crate) fn run() -> Result<()> {
     let mut steps = Steps::default();
     steps.step("fmt", || finish(cargo().args(["fmt", "--all", "--check"])));
@@ -23,6 +23,7 @@ pub(crate) fn run() -> Result<()> {
     steps.step("clippy", || {
         finish(cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
     });
+    steps.step("fuzz", fuzz_targets);
     steps.step("doc", || {
         finish(cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings"))
     });
@@ -36,6 +37,17 @@ pub(crate) fn run() -> Result<()> {
     let outcome = steps.close();
     println!("tests: {} passed, {} failed", counts.passed, counts.failed);
     outcome
+}
+
+/// Fuzz targets are workspaces of their own, which nothing else here builds.
+fn fuzz_targets() -> Result<()> {
+    for of in ["envoy", "request", "tokens"] {
+        let manifest = format!("crates/{of}/fuzz/Cargo.toml");
+        let mut check = cargo();
+        check.args(["check", "--quiet", "--locked", "--manifest-path", &manifest]);
+        finish(check.env("CARGO_TARGET_DIR", workspace::target().join("fuzz")))?;
+    }
+    Ok(())
 }
 
 /// All tests, a real Envoy and real models' files fetched first.

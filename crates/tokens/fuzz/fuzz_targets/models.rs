@@ -73,7 +73,7 @@ impl Model {
             tokenizer_config: Some(br#"{"bos_token":"<s>","eos_token":{"content":"</s>"}}"#.to_vec()),
             config: config.map(|config| config.as_bytes().to_vec()),
             chat_template_jinja: Some(template.to_owned()),
-            tool_use_jinja: None,
+            ..Files::default()
         };
         let tokenizer = Tokenizer::load_with(files, 1 << 20).expect("a model");
         tokenizer.warnings().iter().for_each(|warning| eprintln!("{warning}"));
