@@ -83,7 +83,7 @@ impl Incoming {
     pub(crate) fn add(&mut self, piece: Vec<u8>) -> Result<(), Vec<u8>> {
         let length = piece.len();
         let together = self.last.bytes.len() + length;
-        let added = if self.last.bytes.is_empty() || together > LONGEST_PART {
+        let added = if length >= SMALL || self.last.bytes.is_empty() || together > LONGEST_PART {
             Part::of(&self.memory, piece).map(|part| self.keep_last(part))
         } else {
             self.last.append(piece)
@@ -113,6 +113,9 @@ struct Part {
     memory: BodyMemory,
     share: usize,
 }
+
+/// Pieces shorter than this are put together, in bytes. Gateways send 16 KiB as a rule, of which none is copied.
+const SMALL: usize = 8 << 10;
 
 /// Parts longer than this, as they come from gateways that buffer, are given back to the system by another thread: it takes
 /// the system about a millisecond for some megabytes.
@@ -217,7 +220,7 @@ mod tests {
             assert!(memory.held() <= bytes * 4 / 3 + LONGEST_PART, "{piece}: {} for {bytes}", memory.held());
             let whole = body.take();
             assert_eq!((whole.len(), body.len()), (bytes, 0));
-            assert!(whole.parts().len() <= 1 + 2 * bytes / LONGEST_PART, "{piece}: {}", whole.parts().len());
+            assert!(whole.parts().len() <= 1 + 2 * bytes / SMALL, "{piece}: {}", whole.parts().len());
             assert!(whole.join().chunks(piece).zip(0..pieces).all(|(part, number)| part[0] == number as u8));
         }
     }

@@ -66,7 +66,7 @@ enum At {
 /// What of a message has come.
 #[derive(Debug)]
 enum Held {
-    Short(Vec<u8>),
+    Short(Parts),
     Long(Incoming),
     Nothing,
 }
@@ -113,7 +113,7 @@ impl Messages {
                 At::Message { left, held, .. } => {
                     let part = self.came.split_to(self.came.len().min(*left));
                     *left -= part.len();
-                    held.add(&part);
+                    held.add(part);
                     if *left > 0 {
                         return Ok(None);
                     }
@@ -140,7 +140,7 @@ impl Messages {
             return Err(too_long(self.longest));
         }
         let held = match length {
-            0..=LONG => Held::Short(Vec::with_capacity(length.min(self.came.len()))),
+            0..=LONG => Held::Short(Parts::default()),
             _ if to_the_byte => Held::Long(Incoming::new(BodyMemory::new(usize::MAX))),
             _ if self.memory.has_room(length) => Held::Long(Incoming::new(self.memory.clone())),
             _ => Held::Nothing,
@@ -154,9 +154,9 @@ fn too_long(longest: usize) -> Status {
 }
 
 impl Held {
-    fn add(&mut self, part: &[u8]) {
+    fn add(&mut self, part: Bytes) {
         match self {
-            Self::Short(bytes) => bytes.extend_from_slice(part),
+            Self::Short(parts) => parts.push(part),
             Self::Long(incoming) => {
                 if incoming.add(part.to_vec()).is_err() {
                     *self = Self::Nothing;
@@ -168,14 +168,14 @@ impl Held {
 
     fn message(self, packing: Packing, longest: usize) -> Result<Message, Status> {
         let parts = match self {
-            Self::Short(bytes) if packing == Packing::None => {
-                return decode(&*bytes).map(|message| Message::Short(Box::new(message)));
+            Self::Short(parts) if packing == Packing::None => {
+                return decode(parts).map(|message| Message::Short(Box::new(message)));
             }
-            Self::Short(bytes) => VecDeque::from([Bytes::from(bytes)]),
+            Self::Short(parts) => parts,
             Self::Long(mut incoming) => incoming.take().parts().iter().cloned().collect(),
             Self::Nothing => return Ok(Message::Unheld),
         };
-        Ok(Message::Long(Packed { parts: Parts(parts), packing, longest }))
+        Ok(Message::Long(Packed { parts, packing, longest }))
     }
 }
 
@@ -224,27 +224,49 @@ fn decode(bytes: impl Buf) -> Result<ProcessingRequest, Status> {
 }
 
 /// Bytes in parts; each is given back once it is read.
-#[derive(Debug)]
-struct Parts(VecDeque<Bytes>);
+#[derive(Debug, Default)]
+struct Parts {
+    parts: VecDeque<Bytes>,
+    /// Of all parts together: it is asked for at every step.
+    bytes: usize,
+}
+
+impl Parts {
+    fn push(&mut self, part: Bytes) {
+        if !part.is_empty() {
+            self.bytes += part.len();
+            self.parts.push_back(part);
+        }
+    }
+}
+
+impl FromIterator<Bytes> for Parts {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(parts: I) -> Self {
+        let mut all = Self::default();
+        parts.into_iter().for_each(|part| all.push(part));
+        all
+    }
+}
 
 impl Buf for Parts {
     fn remaining(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
+        self.bytes
     }
 
     fn chunk(&self) -> &[u8] {
-        self.0.front().map_or(&[], |part| part)
+        self.parts.front().map_or(&[], |part| part)
     }
 
     fn advance(&mut self, mut bytes: usize) {
-        while let Some(part) = self.0.front_mut() {
+        self.bytes -= bytes;
+        while let Some(part) = self.parts.front_mut() {
             let read = bytes.min(part.len());
             part.advance(read);
             bytes -= read;
             if !part.is_empty() {
                 return;
             }
-            self.0.pop_front();
+            self.parts.pop_front();
         }
     }
 }
