@@ -104,6 +104,21 @@ pub(crate) struct Flags {
     /// The config itself, as text.
     #[arg(long, value_name = "YAML")]
     pub(crate) config_text: Option<String>,
+    /// The InferencePool whose pods are the endpoints.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pool_name: Option<String>,
+    /// Namespace of the pool and its pods; default the environment's NAMESPACE, else `default`.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) pool_namespace: Option<String>,
+    /// API group of the pool.
+    #[arg(long, value_name = "GROUP", default_value = "inference.networking.k8s.io")]
+    pub(crate) pool_group: String,
+    /// Label selector of the pods that are the endpoints, where there is no pool, as `app=vllm,tier in (a,b)`.
+    #[arg(long, value_name = "SELECTOR", requires = "endpoint_target_ports")]
+    pub(crate) endpoint_selector: Option<String>,
+    /// Ports at which those pods serve: one to eight, with commas between them or the flag repeated.
+    #[arg(long, value_name = "PORTS", value_delimiter = ',')]
+    pub(crate) endpoint_target_ports: Vec<u16>,
     /// Endpoints file in llm-d's file-discovery form; re-read when it changes. (Warmpath's own flag.)
     #[arg(long, value_name = "FILE")]
     pub(crate) endpoints_file: Option<PathBuf>,

@@ -3,6 +3,7 @@
 //!
 //! In: what the pipeline and the scraper count; out: OpenMetrics text. Label values are bounded whatever clients send.
 
+mod cluster;
 mod fleet;
 mod labels;
 mod picks;
@@ -18,6 +19,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Builder;
 
+pub(crate) use cluster::ClusterMetrics;
 pub(crate) use fleet::FleetMetrics;
 pub(crate) use labels::{ModelLabel, ModelNames};
 pub(crate) use picks::{Foretold, PickMetrics};
@@ -32,6 +34,8 @@ pub(crate) struct Metrics {
     pub(crate) requests: RequestMetrics,
     /// Decisions: parts, reuse, degradations.
     pub(crate) picks: PickMetrics,
+    /// The API server.
+    pub(crate) cluster: ClusterMetrics,
     registry: Registry,
 }
 
@@ -42,11 +46,12 @@ impl Metrics {
         let mut families = Registrar { registry: &mut registry, deprecated };
         let requests = RequestMetrics::register(&mut families);
         let picks = PickMetrics::register(&mut families);
+        let cluster = ClusterMetrics::register(&mut families);
         registry.register_collector(Box::new(fleet));
         for collector in watching {
             registry.register_collector(collector);
         }
-        Self { requests, picks, registry }
+        Self { requests, picks, cluster, registry }
     }
 
     /// The page as OpenMetrics text.

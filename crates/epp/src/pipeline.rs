@@ -8,16 +8,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use arc_swap::ArcSwap;
 use blocks::Fingerprint;
 use config::Trust;
 use envoy::{Body, Handler, Inbound, Refusal, Unread, Verdict};
 use fleet::{Fleet, View};
-use pick::{Note, Policy};
+use pick::{Candidate, Note, Policy};
 use route::{Asked, Routed, Router, Unroutable};
 
 use crate::client::{Said, said};
 use crate::complaints::Complaints;
 use crate::cpu::{Cpu, NotRun, Weight};
+use crate::discovery::Ruled;
 use crate::load_only::LoadOnly;
 use crate::metrics::{Metrics, ModelLabel, ModelNames};
 use crate::models::Models;
@@ -68,6 +70,8 @@ pub(crate) struct Pipeline {
     pub(crate) conformance: bool,
     /// Whether each decision is logged.
     pub(crate) log_decisions: bool,
+    /// What the cluster's objects rule.
+    pub(crate) ruled: Arc<ArcSwap<Ruled>>,
     /// What picks had to do without, said seldom.
     pub(crate) complaints: Complaints,
     /// Which model names may become labels.
@@ -75,6 +79,9 @@ pub(crate) struct Pipeline {
     /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
 }
+
+/// Why, for the one who is shed.
+const SHED: &str = "every endpoint is saturated and this request's objective has a negative priority; try again later";
 
 impl Handler for Pipeline {
     type Ticket = Underway;
@@ -91,9 +98,8 @@ impl Handler for Pipeline {
         // Looked at anew: the fleet may have changed while the prompt was tokenized.
         let view = self.fleet.view();
         let routed = self
-            .route(&inbound, &view, &mut understood, &model)
+            .route(&inbound, &view, &mut understood, (&model, &said))
             .await
-            .map_err(|why| Refusal::NoEndpoint(why.to_string().into()))
             .inspect_err(|refusal| self.count_refusal(&model, refusal))?;
         let verdict = self.verdict(&routed, &view, &mut understood, untrusted);
         let beginning = Beginning {
@@ -142,6 +148,8 @@ impl Pipeline {
             tenant: self.tenant_header.as_ref().and_then(|name| inbound.headers.text(name)).map(str::to_owned),
             rules: self.rules,
             rewrite: said.model_rewrite.clone(),
+            rewrites: Arc::clone(&self.ruled.load().rewrites),
+            random: rand::random(),
             progress: progress.clone(),
         };
         let Some(_) = arrived.body else {
@@ -232,8 +240,8 @@ impl Pipeline {
         inbound: &Inbound,
         view: &Arc<View>,
         understood: &mut Understood,
-        model: &ModelLabel,
-    ) -> Result<Routed, Unroutable> {
+        (model, said): (&ModelLabel, &Said),
+    ) -> Result<Routed, Refusal> {
         let started = Instant::now();
         let fingerprints: Arc<[Fingerprint]> = std::mem::take(&mut understood.fingerprints).into();
         let allowed = self.allowed(inbound);
@@ -246,13 +254,24 @@ impl Pipeline {
         };
         let took = started.elapsed();
         self.metrics.picks.stage("route", took);
-        let mut routed = routed.inspect_err(|_| self.metrics.picks.unroutable(model))?;
+        let routed = routed.inspect_err(|_| self.metrics.picks.unroutable(model));
+        let mut routed = routed.map_err(|why| Refusal::NoEndpoint(why.to_string().into()))?;
+        if self.priority(said) < 0 && routed.candidates.iter().all(Candidate::is_saturated) {
+            // What was booked and learned for it undoes itself.
+            return Err(Refusal::Saturated(SHED.into()));
+        }
         for note in understood.notes.drain(..) {
             routed.decision.note(note);
         }
         self.complaints.say(&routed.decision.notes);
         self.count(&routed, model, took);
         Ok(routed)
+    }
+
+    /// How much the request's objective matters; negative: it may be shed.
+    fn priority(&self, said: &Said) -> i32 {
+        let ruled = self.ruled.load();
+        said.objective.as_ref().and_then(|name| ruled.priorities.get(name)).copied().unwrap_or(0)
     }
 
     /// The same away from the runtime's threads: learning so many blocks takes milliseconds. Where the request is given up

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use engine::{Dialects, Event, Pace, Scraper, Target};
 use envoy::{BodyMemory, Limits, Patience, Readiness, State, Watchdog};
-use fleet::{Fleet, Member};
+use fleet::Fleet;
 use request::Engine;
 use route::{Assumed, Router};
 use tokio::net::TcpListener;
@@ -19,14 +19,16 @@ use tokio::sync::watch;
 
 use crate::complaints::Complaints;
 use crate::cpu::Cpu;
+use crate::discovery::Hearers;
 use crate::flags::Flags;
 use crate::load_only::LoadOnly;
 use crate::metrics::{FleetMetrics, Metrics, ModelNames, ServerMetrics};
 use crate::models::Models;
 use crate::pipeline::Pipeline;
 use crate::settings::Settings;
+use crate::task::Task;
 use crate::understand::Rules;
-use crate::{admin, certificate, endpoints_file, engines, memory_limit, metrics};
+use crate::{admin, certificate, discovery, engines, memory_limit, metrics};
 
 /// The pool's name in metrics, where no InferencePool gives one.
 const POOL: &str = "default";
@@ -43,7 +45,7 @@ pub(crate) fn serve(flags: &Flags) -> anyhow::Result<()> {
 }
 
 async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watching>) -> anyhow::Result<()> {
-    let Settings { config, endpoints, file } = settings;
+    let Settings { config, source, file } = settings;
     let grpc = bind(flags.bind_address, flags.grpc_port).await?;
     let health_port = bind(flags.bind_address, flags.grpc_health_port).await?;
     let admin_port = bind(flags.bind_address, flags.metrics_port).await?;
@@ -55,7 +57,6 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
     watching.push(Box::new(ServerMetrics { watchdog: watchdog.clone(), body_memory: body_memory.clone() }));
 
     let fleet = Arc::new(Fleet::new());
-    fleet.replace(endpoints_file::read(&endpoints.0)?);
     let assumed = Assumed { block_size: config.blocks.size, capacity_blocks: config.blocks.capacity.get() as usize };
     let router = Router::new(Arc::clone(&fleet)).assuming(assumed);
     let load_only = LoadOnly::new(config.load_only);
@@ -63,20 +64,29 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         load_only: load_only.clone(),
         fleet: Arc::clone(&fleet),
         router: router.clone(),
-        pool: POOL.to_owned(),
+        pool: source.pool().unwrap_or(POOL).to_owned(),
         stale_after: config.policy.stale_after,
         deprecated: flags.deprecated_metrics,
     };
     let metrics = Arc::new(Metrics::new(flags.deprecated_metrics, fleet_metrics, watching));
     let admin_server = tokio::spawn(admin::run(admin_port, Arc::clone(&metrics), until(ended)));
-    let _scraper = Task(tokio::spawn(scraper(&config, &fleet, &router, &metrics)?.run()));
-    let _follower = follow(endpoints, &fleet, &router, &metrics);
+    let _scraper = Task::of(scraper(&config, &fleet, &router, &metrics)?.run());
+    let (tell_synced, synced) = watch::channel(false);
+    let ruled = Arc::default();
+    let hearers = Hearers {
+        fleet: Arc::clone(&fleet),
+        router: router.clone(),
+        metrics: Arc::clone(&metrics),
+        synced: tell_synced,
+        ruled: Arc::clone(&ruled),
+    };
+    let _follower = discovery::follow(source, hearers).await?;
 
     let configured = config.models.clone();
     let models = Arc::new(tokio::task::spawn_blocking(move || Models::load(&configured)).await?);
     count_tokenizers(&models, &metrics);
-    let _looker = Task(tokio::spawn(look_at_models(Arc::clone(&models), Arc::clone(&metrics))));
-    let _switch = file.map(|(path, typed)| Task(tokio::spawn(load_only.clone().follow(path, typed))));
+    let _looker = Task::of(look_at_models(Arc::clone(&models), Arc::clone(&metrics)));
+    let _switch = file.map(|(path, typed)| Task::of(load_only.clone().follow(path, typed)));
     let pipeline = Pipeline {
         fleet: Arc::clone(&fleet),
         router,
@@ -97,6 +107,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         tell_scores: flags.emit_endpoint_scores,
         conformance: flags.conformance_test_headers,
         log_decisions: flags.log_decisions,
+        ruled,
         complaints: Complaints::default(),
         metrics,
     };
@@ -108,10 +119,8 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         ..envoy::Settings::default()
     };
     let tls = if flags.secure_serving { Some(certificate::read(flags.cert_path.as_deref())?) } else { None };
-    let _shower = tls
-        .clone()
-        .zip(flags.cert_path.clone())
-        .map(|(tls, directory)| Task(tokio::spawn(certificate::follow(directory, tls))));
+    let _shower =
+        tls.clone().zip(flags.cert_path.clone()).map(|(tls, directory)| Task::of(certificate::follow(directory, tls)));
     tracing::info!(
         address = %grpc.local_addr()?, tls = tls.is_some(), endpoints = fleet.view().endpoints().len(), "serving ext_proc"
     );
@@ -122,7 +131,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         tracing::info!("told to end: draining");
         draining.set(State::Draining);
     };
-    readiness.set(State::Ready);
+    let _announcer = Task::of(show(synced, readiness));
     let served = envoy::run(grpc, tls, pipeline, watchdog, serving, shutdown).await;
     // Probes and the last scrape are answered until the streams are gone.
     end.send_replace(true);
@@ -211,42 +220,15 @@ fn count_tokenizers(models: &Models, metrics: &Metrics) {
     }
 }
 
-/// A task that ends when this is dropped.
-struct Task(tokio::task::JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
+/// Ready while the fleet is known.
+async fn show(mut synced: watch::Receiver<bool>, readiness: Readiness) {
+    loop {
+        let known = *synced.borrow_and_update();
+        readiness.set(if known { State::Ready } else { State::NotReady });
+        if synced.changed().await.is_err() {
+            return;
+        }
     }
-}
-
-fn follow(
-    (path, watch): (std::path::PathBuf, bool),
-    fleet: &Arc<Fleet>,
-    router: &Router,
-    metrics: &Arc<Metrics>,
-) -> Option<Task> {
-    if !watch {
-        return None;
-    }
-    let (fleet, router, metrics) = (Arc::clone(fleet), router.clone(), Arc::clone(metrics));
-    let changed = move |members: Vec<Member>| {
-        let changes = fleet.replace(members);
-        let (joined, left) = (changes.joined.len(), changes.left.len());
-        if joined + left > 0 {
-            tracing::info!(joined, left, "the endpoints file changed");
-        }
-        router.left(&changes);
-        for endpoint in &changes.left {
-            metrics.picks.left(&endpoint.member);
-        }
-    };
-    Some(Task(tokio::spawn(async move {
-        if let Err(error) = endpoints_file::follow(path, changed).await {
-            let error = format!("{error:#}");
-            tracing::error!(error, "the endpoints file isn't followed any more: the last fleet stays");
-        }
-    })))
 }
 
 async fn until(mut flag: watch::Receiver<bool>) {

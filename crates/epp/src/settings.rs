@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use cluster::{Scope, TargetPorts};
 use config::Config;
 
+use crate::discovery::Source;
 use crate::flags::{self, Flags};
 
 /// What serving takes.
@@ -12,8 +14,8 @@ use crate::flags::{self, Flags};
 pub(crate) struct Settings {
     /// The config file's say, with the flags' over it.
     pub(crate) config: Config,
-    /// Where the endpoints are listed, and whether to follow the file's changes.
-    pub(crate) endpoints: (PathBuf, bool),
+    /// Where the endpoints come from.
+    pub(crate) source: Source,
     /// The config file, if there is one, and what stood in it, without the flags.
     pub(crate) file: Option<(PathBuf, Config)>,
 }
@@ -40,15 +42,39 @@ impl Settings {
             config.models.retain(|model| model.name != name);
             config.models.push(config::Model { name, aliases, path, revision: String::new(), adapters: Vec::new() });
         }
-        let endpoints = match (&flags.endpoints_file, &config.discovery) {
-            (Some(path), _) => (path.clone(), true),
-            (None, Some(discovery)) => (discovery.path.clone(), discovery.watch),
-            (None, None) => anyhow::bail!(
-                "no endpoints are named: give --endpoints-file FILE, or dataLayer.discovery with the plugin \
-                 file-discovery in the config file"
-            ),
-        };
-        Ok(Self { config, endpoints, file })
+        let source = source(flags, &config)?;
+        Ok(Self { config, source, file })
+    }
+}
+
+/// The one source that is named.
+fn source(flags: &Flags, config: &Config) -> anyhow::Result<Source> {
+    let namespace = || {
+        let said = flags.pool_namespace.clone().or_else(|| std::env::var("NAMESPACE").ok());
+        said.filter(|said| !said.is_empty()).unwrap_or_else(|| "default".to_owned())
+    };
+    let file = match (&flags.endpoints_file, &config.discovery) {
+        (Some(path), _) => Some(Source::File { path: path.clone(), watch: true }),
+        (None, Some(discovery)) => Some(Source::File { path: discovery.path.clone(), watch: discovery.watch }),
+        (None, None) => None,
+    };
+    match (file, &flags.pool_name, &flags.endpoint_selector) {
+        (Some(file), None, None) => Ok(file),
+        (None, Some(name), None) => Ok(Source::Cluster(Scope::Pool {
+            name: name.clone(),
+            namespace: namespace(),
+            group: flags.pool_group.clone(),
+        })),
+        (None, None, Some(selector)) => {
+            let ports =
+                TargetPorts::new(flags.endpoint_target_ports.iter().copied()).context("--endpoint-target-ports")?;
+            Ok(Source::Cluster(Scope::Pods { namespace: namespace(), selector: selector.clone(), ports }))
+        }
+        (None, None, None) => anyhow::bail!(
+            "no endpoints are named: give --pool-name NAME, --endpoint-selector SELECTOR with --endpoint-target-ports, \
+             --endpoints-file FILE, or dataLayer.discovery with the plugin file-discovery in the config file"
+        ),
+        _ => anyhow::bail!("endpoints can come from one source only: a pool, a selector, or a file"),
     }
 }
 

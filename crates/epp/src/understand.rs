@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use blocks::{Chain, Extra, Fingerprint, Seed};
 use bytes::Bytes;
+use cluster::Rewrites;
 use envoy::Body;
 use pick::Note;
 use request::{Engine, NotUnderstood};
@@ -35,6 +36,10 @@ pub(crate) struct Arrived {
     pub(crate) rules: Rules,
     /// The model to use in place of the body's, as the client asked.
     pub(crate) rewrite: Option<String>,
+    /// Those to use in place of others, as the cluster has it; they come after the client's wish.
+    pub(crate) rewrites: Arc<Rewrites>,
+    /// In 0..1: splits the traffic between several.
+    pub(crate) random: f64,
     /// What is told meanwhile, and whether anyone still waits.
     pub(crate) progress: Progress,
 }
@@ -111,7 +116,9 @@ pub(crate) fn understand(arrived: &Arrived, models: &Models, sizes: &[NonZeroU32
     };
     match request::parse_for(arrived.rules.engine, &arrived.path, &plain) {
         Ok(mut request) => {
-            if let Some(to) = &arrived.rewrite {
+            let wished = arrived.rewrite.as_deref().or(request.model.as_deref());
+            let ruled = arrived.rewrites.target(wished, arrived.random);
+            if let Some(to) = ruled.or(arrived.rewrite.as_deref()) {
                 let as_it_came = if let Cow::Borrowed(body) = plain { Some(body) } else { None };
                 understood.rename(&mut request, to, as_it_came);
             }

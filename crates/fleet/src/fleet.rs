@@ -1,5 +1,6 @@
 //! The fleet: one writer, immutable views for readers.
 
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -105,11 +106,11 @@ impl Fleet {
         let old = self.view();
         let mut changes = Changes::default();
         let mut endpoints: Vec<Arc<Endpoint>> = Vec::with_capacity(members.len());
-        for member in members {
-            if endpoints.iter().any(|e| e.member.is_same_server(&member)) {
-                continue;
-            }
-            let known = old.endpoints.iter().find(|e| e.member.is_same_server(&member));
+        let known: HashMap<_, _> = old.endpoints.iter().map(|endpoint| (endpoint.member.server(), endpoint)).collect();
+        let mut seen = HashSet::new();
+        let firsts: Vec<bool> = members.iter().map(|member| seen.insert(member.server())).collect();
+        for (member, _) in members.into_iter().zip(firsts).filter(|(_, first)| *first) {
+            let known = known.get(&member.server()).copied();
             let endpoint = match known {
                 Some(known) if *known.member == member => Arc::clone(known),
                 Some(known) => Arc::new(Endpoint { member: Arc::new(member), ..Endpoint::clone(known) }),

@@ -43,11 +43,8 @@ impl Member {
         }
     }
 
-    /// Whether `other` is the same server, whatever its labels.
-    pub fn is_same_server(&self, other: &Member) -> bool {
-        self.name == other.name
-            && self.namespace == other.namespace
-            && self.address == other.address
-            && self.incarnation == other.incarnation
+    /// What tells it from other servers: all but its labels.
+    pub(crate) fn server(&self) -> (&str, &str, SocketAddr, &str) {
+        (&self.name, &self.namespace, self.address, &self.incarnation)
     }
 }

@@ -14,6 +14,11 @@ pub struct Ask {
     pub blocks: u32,
 }
 
+/// Requests waiting at an endpoint from which on it is saturated.
+const SATURATED_WAITING: f64 = 5.0;
+/// Share of its KV cache in use from which on it is.
+const SATURATED_KV_USAGE: f64 = 0.8;
+
 /// One endpoint as it was read for this choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
@@ -48,6 +53,14 @@ impl Candidate {
             overlap: 0,
             displaces: None,
         }
+    }
+
+    /// Whether it has more than it can serve soon: as many waiting, or as full a KV cache, as llm-d's plain admission allows
+    /// by default. What isn't known, or is too old, doesn't say so.
+    pub fn is_saturated(&self) -> bool {
+        let known = self.believed();
+        known.waiting.is_some_and(|waiting| waiting >= SATURATED_WAITING)
+            || known.kv_usage.is_some_and(|usage| usage >= SATURATED_KV_USAGE)
     }
 
     /// The same, without the figures that can't be believed: those that are no numbers, and all that was read of an

@@ -44,6 +44,7 @@ fn pipeline() -> Pipeline {
         tell_scores: false,
         conformance: false,
         log_decisions: false,
+        ruled: Arc::default(),
         complaints: Complaints::default(),
         names: Arc::new(ModelNames::new(Vec::new())),
         metrics: Arc::new(Metrics::new(false, shown, Vec::new())),
@@ -142,7 +143,10 @@ async fn a_panic_over_a_request_is_noted_and_the_next_one_is_read() {
     assert_eq!(failed.notes, [Note::Panicked]);
     let mut understood = failed;
     let model = pipeline.names.label(None);
-    let routed = pipeline.route(&chat(&[]), &pipeline.fleet.view(), &mut understood, &model).await.expect("a pick");
+    let routed = pipeline
+        .route(&chat(&[]), &pipeline.fleet.view(), &mut understood, (&model, &Said::default()))
+        .await
+        .expect("a pick");
     assert!(routed.decision.notes.contains(&Note::Panicked));
     assert_eq!(degraded(&pipeline, "panicked"), 1.0);
     let read = pipeline.in_time(Understood::default, Weight::Light, &progress, "r").await;
@@ -166,6 +170,56 @@ async fn a_model_that_could_not_be_rewritten_is_noted_in_metric_and_record() {
     assert!(verdict.body.is_some_and(|body| body.starts_with(b"{\"model\":\"wanted\"")));
     assert_eq!(underway.understood.model.as_deref(), Some("wanted"));
     assert_eq!(degraded(&pipeline, "not_rewritten"), 1.0);
+}
+
+/// A pool's rewrites, of which each sends some models to another.
+fn rewrites(rules: serde_json::Value) -> Arc<ArcSwap<Ruled>> {
+    let rewrite: cluster::Rewrite =
+        serde_json::from_value(serde_json::json!({"spec": {"rules": rules}})).expect("a rewrite");
+    let rewrites = Arc::new(cluster::Rewrites::new([rewrite].iter()));
+    Arc::new(ArcSwap::from_pointee(Ruled { rewrites, ..Ruled::default() }))
+}
+
+#[tokio::test]
+async fn a_clusters_rewrite_changes_the_model_after_the_clients_wish_and_its_name_comes_back() {
+    let ruled = rewrites(serde_json::json!([
+        {"matches": [{"model": {"value": "asked"}}], "targets": [{"modelRewrite": "canary", "weight": 1}]},
+        {"matches": [{"model": {"value": "wished"}}], "targets": [{"modelRewrite": "granted"}]},
+    ]));
+    let trust = Trust { model_rewrite: true, ..Trust::default() };
+    let pipeline = Pipeline { trust, ruled, ..pipeline() };
+    for (headers, expected) in [(&[][..], "canary"), (&[("x-llm-d-model-name-rewrite", "wished")], "granted")] {
+        let (verdict, mut underway) = picked(&pipeline, chat(headers)).await;
+        let body = verdict.body.expect("another body");
+        assert!(body.starts_with(format!("{{\"model\":\"{expected}\"").as_bytes()), "{body:?}");
+        assert_eq!(underway.understood.model.as_deref(), Some(expected));
+        underway.head(&answered(&[("content-type", "application/json")]));
+        let answer = format!("{{\"model\":\"{expected}\"}}");
+        assert_eq!(underway.body(answer.into(), true), "{\"model\":\"asked\"}");
+    }
+    assert_eq!(degraded(&pipeline, "not_rewritten"), 0.0);
+}
+
+/// Of a negative priority is shed what no endpoint could serve soon, and only that; nothing of it is left booked.
+#[tokio::test]
+async fn what_may_be_shed_is_shed_while_every_endpoint_is_saturated() {
+    let priorities = Arc::new([("batch".to_owned(), -1), ("chat".to_owned(), 0)].into());
+    let ruled = Arc::new(ArcSwap::from_pointee(Ruled { priorities, ..Ruled::default() }));
+    let pipeline = Pipeline { ruled, ..pipeline() };
+    let waiting = |waiting: f64| {
+        let load = fleet::Load { waiting: Some(waiting), ..fleet::Load::unsaid(Instant::now()) };
+        pipeline.fleet.read(pipeline.fleet.view().endpoints()[0].id, fleet::Mark::default(), load);
+    };
+    let ask = |objective: &'static str| pipeline.decide(chat(&[("x-llm-d-inference-objective", objective)]));
+    assert!(ask("batch").await.is_ok(), "what was never read is not saturated");
+    waiting(4.0);
+    assert!(ask("batch").await.is_ok());
+    waiting(5.0);
+    for objective in ["chat", "unknown"] {
+        assert!(ask(objective).await.is_ok(), "{objective}");
+    }
+    assert!(matches!(ask("batch").await, Err(Refusal::Saturated(_))));
+    assert_eq!(count(&pipeline, "llm_d_epp_inflight_requests"), 0.0);
 }
 
 /// The answer in pieces, as they go on.

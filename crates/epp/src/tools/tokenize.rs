@@ -115,6 +115,8 @@ mod tests {
             tenant: Some("t".to_owned()),
             rules: crate::understand::Rules::default(),
             rewrite: None,
+            rewrites: std::sync::Arc::default(),
+            random: 0.0,
             progress: crate::progress::Progress::default(),
         };
         let understood = understand(&arrived, &models, &[reading().block_size], SystemTime::UNIX_EPOCH);

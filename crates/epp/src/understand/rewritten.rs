@@ -13,6 +13,8 @@ fn read(body: &[u8], change: impl FnOnce(&mut Arrived)) -> Understood {
         tenant: None,
         rules: Rules::default(),
         rewrite: None,
+        rewrites: Arc::default(),
+        random: 0.0,
         progress: Progress::default(),
     };
     change(&mut arrived);

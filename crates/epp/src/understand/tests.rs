@@ -52,6 +52,8 @@ fn arrived(path: &str, body: &[u8]) -> Arrived {
         tenant: None,
         rules: Rules::default(),
         rewrite: None,
+        rewrites: Arc::default(),
+        random: 0.0,
         progress: Progress::default(),
     }
 }

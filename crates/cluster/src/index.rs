@@ -1,0 +1,171 @@
+//! What all the objects together mean: no client in here, and no time.
+//!
+//! In: a pool, pods, objectives and rewrites, as they are listed, change and go, in any order. Out: a [`Snapshot`]. A list that
+//! is being read anew replaces the old one when it is whole, not before, so that nobody is gone meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fleet::Member;
+use kube::Resource;
+use kube::runtime::watcher::Event;
+
+use crate::objects::PoolSelector;
+use crate::{Objective, Pod, Pool, Rewrite, Rewrites, TargetPorts};
+
+/// What is known at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// Whether the pool is there and its pods were listed: before that, an empty fleet says nothing.
+    pub synced: bool,
+    /// The protocol that the pool's servers speak, as `kubernetes.io/h2c`; empty where it isn't said.
+    pub app_protocol: String,
+    /// The endpoints that may be picked.
+    pub members: Vec<Member>,
+    /// Priorities by the objectives' names; negative ones may be shed.
+    pub priorities: Arc<BTreeMap<String, i32>>,
+    /// Models in place of others.
+    pub rewrites: Arc<Rewrites>,
+}
+
+/// Objects by name, and the list that will replace them.
+#[derive(Debug)]
+struct Listed<K> {
+    objects: BTreeMap<String, K>,
+    coming: Option<BTreeMap<String, K>>,
+    /// Whether a list was ever whole.
+    whole: bool,
+}
+
+impl<K> Default for Listed<K> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), coming: None, whole: false }
+    }
+}
+
+impl<K: Resource> Listed<K> {
+    fn take(&mut self, event: Event<K>) {
+        let name = |object: &K| object.meta().name.clone().unwrap_or_default();
+        match event {
+            Event::Init => self.coming = Some(BTreeMap::new()),
+            Event::InitApply(object) => {
+                self.coming.get_or_insert_default().insert(name(&object), object);
+            }
+            Event::InitDone => {
+                self.objects = self.coming.take().unwrap_or_default();
+                self.whole = true;
+            }
+            Event::Apply(object) => {
+                self.objects.insert(name(&object), object);
+            }
+            Event::Delete(object) => {
+                self.objects.remove(&name(&object));
+            }
+        }
+    }
+}
+
+/// One pool's objects.
+#[derive(Debug, Default)]
+pub struct Index {
+    pool: Listed<Pool>,
+    pods: Listed<Pod>,
+    objectives: Listed<Objective>,
+    rewrites: Listed<Rewrite>,
+    /// Name and group of the pool; `None` where pods are selected without one.
+    of: Option<(String, String)>,
+    /// The ports where there is no pool to say them.
+    ports: TargetPorts,
+    /// What was made of objectives and rewrites, until one of them changes.
+    priorities: Arc<BTreeMap<String, i32>>,
+    models: Arc<Rewrites>,
+}
+
+impl Index {
+    /// Of the pool of that name and API group.
+    pub fn of_pool(name: &str, group: &str) -> Self {
+        Self { of: Some((name.to_owned(), group.to_owned())), ..Self::default() }
+    }
+
+    /// Of pods that are selected elsewhere, and serve at these ports.
+    pub fn of_pods(ports: TargetPorts) -> Self {
+        Self { ports, ..Self::default() }
+    }
+
+    /// The pool came, changed or went.
+    pub fn pool(&mut self, event: Event<Pool>) {
+        self.pool.take(event);
+    }
+
+    /// A pod came, changed or went.
+    pub fn pod(&mut self, event: Event<Pod>) {
+        self.pods.take(event);
+    }
+
+    /// Pods are about to be listed where none were selected before: nothing is known of them until then.
+    pub fn select_first(&mut self) {
+        self.pods.whole = false;
+    }
+
+    /// An objective came, changed or went.
+    pub fn objective(&mut self, event: Event<Objective>) {
+        self.objectives.take(event);
+        let Some((name, group)) = &self.of else { return };
+        let ours = self.objectives.objects.iter().filter(|(_, objective)| objective.spec.pool_ref.is(name, group));
+        self.priorities = Arc::new(ours.map(|(own, objective)| (own.clone(), objective.spec.priority)).collect());
+    }
+
+    /// A rewrite came, changed or went.
+    pub fn rewrite(&mut self, event: Event<Rewrite>) {
+        self.rewrites.take(event);
+        let Some((name, group)) = &self.of else { return };
+        let ours = self.rewrites.objects.values().filter(|rewrite| rewrite.spec.pool_ref.is(name, group));
+        self.models = Arc::new(Rewrites::new(ours));
+    }
+
+    /// The labels by which the pool selects its pods; `None` while there is no pool, or one that selects nothing.
+    pub fn selector(&self) -> Option<&BTreeMap<String, String>> {
+        let labels = match &self.present()?.spec.selector {
+            PoolSelector::V1 { match_labels } => match_labels,
+            PoolSelector::Flat(labels) => labels,
+        };
+        Some(labels).filter(|labels| !labels.is_empty())
+    }
+
+    /// What it all means now.
+    pub fn snapshot(&self) -> Snapshot {
+        let absent = Snapshot::default();
+        let (ports, labels) = if self.of.is_some() {
+            let (Some(ports), Some(labels)) = (self.pool_ports(), self.selector()) else { return absent };
+            (ports, Some(labels))
+        } else {
+            (self.ports.clone(), None)
+        };
+        let selected = |pod: &&Pod| labels.is_none_or(|labels| has_all(pod, labels));
+        let pods = self.pods.objects.values().filter(selected);
+        Snapshot {
+            synced: self.pods.whole,
+            app_protocol: self.present().map(|pool| pool.spec.app_protocol.clone()).unwrap_or_default(),
+            members: pods.flat_map(|pod| pod.members(&ports)).collect(),
+            priorities: Arc::clone(&self.priorities),
+            rewrites: Arc::clone(&self.models),
+        }
+    }
+
+    /// The pool, unless it is going.
+    fn present(&self) -> Option<&Pool> {
+        let (name, _) = self.of.as_ref()?;
+        self.pool.objects.get(name).filter(|pool| pool.metadata.deletion_timestamp.is_none())
+    }
+
+    fn pool_ports(&self) -> Option<TargetPorts> {
+        let spec = &self.present()?.spec;
+        let listed = spec.target_ports.iter().map(|port| port.number);
+        TargetPorts::new(listed.chain(spec.target_port_number.filter(|_| spec.target_ports.is_empty()))).ok()
+    }
+}
+
+fn has_all(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
+    let own = pod.metadata.labels.as_ref();
+    labels.iter().all(|(name, value)| own.and_then(|own| own.get(name)) == Some(value))
+}

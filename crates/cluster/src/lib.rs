@@ -1,0 +1,21 @@
+//! Kubernetes: which pods serve a pool, which objectives and rewrites hold for it.
+//!
+//! In: objects, as an API server lists and watches them. Out: a [`Snapshot`] whenever something of it has changed. [`Index`] is
+//! all of the meaning and has no client in it; [`watch`] is the client around it, which never ends for the API server's sake: while
+//! that is away, what was known last stays.
+//!
+//! This crate never knows how an endpoint is chosen or read, and is the only one with `kube`.
+
+mod index;
+mod objects;
+mod pod;
+mod ports;
+mod rewrites;
+mod served;
+mod watch;
+
+pub use index::{Index, Snapshot};
+pub use objects::{Objective, Pod, Pool, Rewrite};
+pub use ports::{InvalidPorts, TargetPorts};
+pub use rewrites::Rewrites;
+pub use watch::{Kind, News, Scope, Unreachable, connect, watch};

@@ -1,0 +1,345 @@
+//! The client around the index: four watches, one snapshot.
+//!
+//! In: a client and what to watch. Out: [`News`]. It goes on until it is dropped: a watch that breaks is begun anew with backoff,
+//! what was known stays meanwhile, and an answer of 410 means a new list. Changes that come together are told together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt, TryStreamExt};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch_objects};
+use kube::{Api, Client};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{Index, Objective, Pod, Pool, Rewrite, Snapshot, TargetPorts, served};
+
+pub(crate) const POOL_GROUP: &str = "inference.networking.k8s.io";
+/// Changes are gathered for so long: a rollout is hundreds of them.
+const GATHERED: Duration = Duration::from_millis(10);
+/// How long until it is asked again whether a kind is served that wasn't.
+const NOT_SERVED: Duration = Duration::from_secs(60);
+
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// A pool and what belongs to it.
+    Pool {
+        /// Its name.
+        name: String,
+        /// Its namespace, and its pods'.
+        namespace: String,
+        /// Its API group.
+        group: String,
+    },
+    /// Pods alone.
+    Pods {
+        /// Their namespace.
+        namespace: String,
+        /// A label selector, as `app=vllm,tier in (a, b)`.
+        selector: String,
+        /// Where they serve.
+        ports: TargetPorts,
+    },
+}
+
+/// A kind of object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The pool.
+    Pool,
+    /// Its pods.
+    Pod,
+    /// Its objectives.
+    Objective,
+    /// Its rewrites.
+    Rewrite,
+}
+
+impl Kind {
+    /// As in `kubectl get`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pool => "inferencepools",
+            Self::Pod => "pods",
+            Self::Objective => "inferenceobjectives",
+            Self::Rewrite => "inferencemodelrewrites",
+        }
+    }
+}
+
+/// What is told.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// Something of it has changed.
+    Changed(Snapshot),
+    /// Objects of that kind can't be watched at the moment: what was known stays.
+    Failing(Kind, String),
+    /// They are watched (again).
+    Watching(Kind),
+    /// The cluster has no objects of that kind.
+    NotServed(Kind),
+}
+
+/// One thing that a watch says.
+enum Said {
+    Pool(Event<Pool>),
+    Pod(Event<Pod>),
+    Objective(Event<Objective>),
+    Rewrite(Event<Rewrite>),
+    Failing(Kind, String),
+    NotServed(Kind),
+}
+
+type Sayings = BoxStream<'static, Said>;
+
+/// A client by the pod's service account, else by the kubeconfig.
+///
+/// # Errors
+/// Where there is neither, or what it says can't be used.
+pub async fn connect() -> Result<Client, Unreachable> {
+    Client::try_default().await.map_err(|error| Unreachable(chain(&error)))
+}
+
+/// There is no access to an API server.
+#[derive(Debug, thiserror::Error)]
+#[error("no access to a Kubernetes API server: {0}")]
+pub struct Unreachable(String);
+
+/// Watches, and tells; never ends.
+pub async fn watch(client: Client, scope: Scope, mut tell: impl FnMut(News) + Send) {
+    let mut following = Following::new(client, scope);
+    let mut due = None;
+    loop {
+        let news = tokio::select! {
+            () = at(due) => {
+                due = None;
+                following.changed().map(News::Changed)
+            }
+            said = following.next() => {
+                let (news, changed) = following.take(said);
+                if changed {
+                    due.get_or_insert_with(|| Instant::now() + GATHERED);
+                }
+                news
+            }
+        };
+        if let Some(news) = news {
+            tell(news);
+        }
+    }
+}
+
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The watches, and what they have said.
+struct Following {
+    client: Client,
+    namespace: String,
+    index: Index,
+    /// All but the pods'.
+    others: Sayings,
+    pods: Sayings,
+    /// What the pods are selected by.
+    selected: Option<BTreeMap<String, String>>,
+    /// What was told last.
+    told: Option<Snapshot>,
+    /// Kinds that fail, so that recovering is told once.
+    failing: Vec<Kind>,
+}
+
+impl Following {
+    fn new(client: Client, scope: Scope) -> Self {
+        let (namespace, index, others, pods) = match scope {
+            Scope::Pool { name, namespace, group } => {
+                let index = Index::of_pool(&name, &group);
+                let others = [
+                    pool(&client, &name, &namespace, &group),
+                    optional(&client, &namespace, Kind::Objective, "InferenceObjective", Said::Objective),
+                    optional(&client, &namespace, Kind::Rewrite, "InferenceModelRewrite", Said::Rewrite),
+                ];
+                (namespace, index, stream::select_all(others).boxed(), stream::pending().boxed())
+            }
+            Scope::Pods { namespace, selector, ports } => {
+                let pods = pods(&client, &namespace, &selector);
+                (namespace, Index::of_pods(ports), stream::pending().boxed(), pods)
+            }
+        };
+        Self { client, namespace, index, others, pods, selected: None, told: None, failing: Vec::new() }
+    }
+
+    async fn next(&mut self) -> Said {
+        let next = tokio::select! {
+            said = self.others.next() => said,
+            said = self.pods.next() => said,
+        };
+        match next {
+            Some(said) => said,
+            // Watches don't end; should one do, the others go on.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns what is to be told at once, and whether the snapshot may be another one.
+    fn take(&mut self, said: Said) -> (Option<News>, bool) {
+        let (kind, changed) = match said {
+            Said::Failing(kind, why) => {
+                if !self.failing.contains(&kind) {
+                    self.failing.push(kind);
+                }
+                return (Some(News::Failing(kind, why)), false);
+            }
+            Said::NotServed(kind) => return (Some(News::NotServed(kind)), false),
+            Said::Pool(event) => {
+                let changed = is_change(&event);
+                self.index.pool(event);
+                self.select();
+                (Kind::Pool, changed)
+            }
+            Said::Pod(event) => {
+                let changed = is_change(&event);
+                self.index.pod(event);
+                (Kind::Pod, changed)
+            }
+            Said::Objective(event) => {
+                let changed = is_change(&event);
+                self.index.objective(event);
+                (Kind::Objective, changed)
+            }
+            Said::Rewrite(event) => {
+                let changed = is_change(&event);
+                self.index.rewrite(event);
+                (Kind::Rewrite, changed)
+            }
+        };
+        let recovered = changed
+            && self.failing.iter().position(|other| *other == kind).is_some_and(|at| {
+                self.failing.swap_remove(at);
+                true
+            });
+        (recovered.then_some(News::Watching(kind)), changed)
+    }
+
+    /// Watches the pods that the pool selects now.
+    fn select(&mut self) {
+        let selector = self.index.selector();
+        if selector == self.selected.as_ref() {
+            return;
+        }
+        let first = self.selected.is_none();
+        self.selected = selector.cloned();
+        if first {
+            self.index.select_first();
+        }
+        self.pods = match &self.selected {
+            Some(labels) => {
+                let all: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                pods(&self.client, &self.namespace, &all.join(","))
+            }
+            None => stream::pending().boxed(),
+        };
+    }
+
+    fn changed(&mut self) -> Option<Snapshot> {
+        let snapshot = self.index.snapshot();
+        if self.told.as_ref() == Some(&snapshot) {
+            return None;
+        }
+        self.told = Some(snapshot.clone());
+        Some(snapshot)
+    }
+}
+
+/// Lists count when they are whole.
+fn is_change<K>(event: &Event<K>) -> bool {
+    !matches!(event, Event::Init | Event::InitApply(_))
+}
+
+fn pool(client: &Client, name: &str, namespace: &str, group: &str) -> Sayings {
+    let version = if group == POOL_GROUP { "v1" } else { "v1alpha2" };
+    let gvk = GroupVersionKind::gvk(group, version, "InferencePool");
+    let resource = ApiResource::from_gvk_with_plural(&gvk, Kind::Pool.as_str());
+    let api = Api::<Pool>::namespaced_with(client.clone(), namespace, &resource);
+    sayings(api, watcher::Config::default().fields(&format!("metadata.name={name}")), Kind::Pool, Said::Pool)
+}
+
+fn pods(client: &Client, namespace: &str, selector: &str) -> Sayings {
+    let api = Api::<Pod>::namespaced(client.clone(), namespace);
+    sayings(api, watcher::Config::default().labels(selector), Kind::Pod, Said::Pod)
+}
+
+/// Objects of a kind that not every cluster has.
+fn optional<K>(client: &Client, namespace: &str, kind: Kind, name: &'static str, said: fn(Event<K>) -> Said) -> Sayings
+where
+    K: kube::Resource<DynamicType = ApiResource, Scope = kube::core::DynamicResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned
+        + Send
+        + 'static,
+{
+    let (client, namespace) = (client.clone(), namespace.to_owned());
+    let asked = stream::unfold(Some(Duration::ZERO), move |wait| {
+        let client = client.clone();
+        async move {
+            sleep(wait?).await;
+            match served::resource(&client, name).await {
+                // Found: nothing is asked any more.
+                Ok(Some(resource)) => Some((Ok(resource), None)),
+                Ok(None) => Some((Err(Said::NotServed(kind)), Some(NOT_SERVED))),
+                Err(error) => Some((Err(Said::Failing(kind, said_by(&error))), Some(NOT_SERVED / 12))),
+            }
+            .map(|(found, wait)| ((client, found), wait))
+        }
+    });
+    let watched = asked.flat_map(move |(client, found)| match found {
+        Ok(resource) => {
+            let api = Api::<K>::namespaced_with(client, &namespace, &resource);
+            sayings(api, watcher::Config::default(), kind, said)
+        }
+        Err(said) => stream::iter([said]).boxed(),
+    });
+    watched.boxed()
+}
+
+fn sayings<K>(api: Api<K>, config: watcher::Config, kind: Kind, said: fn(Event<K>) -> Said) -> Sayings
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+{
+    let events: BoxStream<'static, Result<Event<K>, watcher::Error>> =
+        watch_objects(api, config).default_backoff().boxed();
+    said_by_events(events, kind, said)
+}
+
+fn said_by_events<K: 'static>(
+    events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
+    kind: Kind,
+    said: fn(Event<K>) -> Said,
+) -> Sayings {
+    events.map_ok(said).map(move |outcome| outcome.unwrap_or_else(|error| Said::Failing(kind, chain(&error)))).boxed()
+}
+
+fn said_by(error: &kube::Error) -> String {
+    chain(error)
+}
+
+/// An error and what is behind it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(behind) = source {
+        let more = behind.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = behind.source();
+    }
+    text
+}
