@@ -60,7 +60,9 @@ pub(crate) struct Underway {
     conformance: bool,
     names: Arc<ModelNames>,
     metrics: Arc<Metrics>,
-    _running: Running,
+    /// When content came last.
+    last_content: Option<Instant>,
+    running: Running,
 }
 
 impl Underway {
@@ -92,7 +94,8 @@ impl Underway {
             conformance: pipeline.conformance,
             names: Arc::clone(&pipeline.names),
             metrics: Arc::clone(&pipeline.metrics),
-            _running: running,
+            last_content: None,
+            running,
         }
     }
 
@@ -125,8 +128,13 @@ impl Underway {
     }
 
     fn saw(&mut self, seen: Seen) {
-        if seen >= Seen::Content && self.first_content.is_none() {
-            self.first_content = Some(self.took());
+        if seen < Seen::Content {
+            return;
+        }
+        let now = Instant::now();
+        match self.last_content.replace(now) {
+            None => self.first_content = Some(now - self.beginning.arrived),
+            Some(before) => self.running.between_chunks(now - before),
         }
     }
 

@@ -1,6 +1,5 @@
 //! Families about requests: how many, how large, how long, how many tokens. Counted when a stream ends.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -9,13 +8,15 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::labels::{ModelLabel, PairLabels, RequestLabels};
-use super::registrar::{Registrar, Twins};
+use super::registrar::{Made, Registrar, Twins};
 
 /// llm-d's buckets for whole requests, in seconds.
 const LATENCY: [f64; 35] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
     45.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 2700.0, 3600.0,
 ];
+/// llm-d's buckets for the time between two pieces of a streamed answer, in seconds.
+const ITL: [f64; 15] = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0];
 /// llm-d's buckets for prompt tokens.
 const INPUT_TOKENS: [f64; 19] = [
     1.0,
@@ -44,6 +45,9 @@ fn latency() -> Histogram {
 }
 fn ttft() -> Histogram {
     Histogram::new(LATENCY.into_iter().take_while(|at| *at <= 120.0))
+}
+fn itl() -> Histogram {
+    Histogram::new(ITL)
 }
 fn request_bytes() -> Histogram {
     Histogram::new((0..25).map(|k| 64.0 * f64::from(1_u32 << k)))
@@ -92,6 +96,7 @@ pub(crate) struct RequestMetrics {
     cached: Sizes,
     output: Sizes,
     ttft: Twins<TtftLabels, PairLabels, Histogram>,
+    itl: Made<RequestLabels, Histogram>,
     untaken: Counter,
 }
 
@@ -196,6 +201,11 @@ impl RequestMetrics {
                 "llm_d_epp_request_ttft_seconds",
                 "inference_objective_request_ttft_seconds",
             ),
+            itl: families.made(
+                itl,
+                "llm_d_epp_request_streaming_itl_seconds",
+                "[ALPHA] Time between two chunks with content of a streamed answer, as they pass, in seconds",
+            ),
             untaken: families.counter(
                 "warmpath_untaken_streams",
                 "Streams ended because their gateway took no answers for five minutes",
@@ -222,7 +232,7 @@ impl RequestMetrics {
         for gauge in &gauges {
             gauge.inc();
         }
-        Running(Arc::from(gauges))
+        Running { gauges, itl: self.itl.get_or_create_owned(&model.request()) }
     }
 
     /// A request was refused, or its answer was an error: `code` as llm-d names it.
@@ -273,11 +283,21 @@ impl RequestMetrics {
 
 /// A request under way. Its drop takes it off the gauges.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<[Gauge]>);
+pub(crate) struct Running {
+    gauges: Vec<Gauge>,
+    itl: Histogram,
+}
+
+impl Running {
+    /// Content came so long after the content before it.
+    pub(crate) fn between_chunks(&self, gap: Duration) {
+        self.itl.observe(gap.as_secs_f64());
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for gauge in self.0.iter() {
+        for gauge in &self.gauges {
             gauge.dec();
         }
     }

@@ -102,6 +102,32 @@ async fn a_request_is_under_way_once_until_its_ticket_is_dropped() {
     }
 }
 
+/// From the first content on, each chunk that has some: not the roles before, nor usage and end behind.
+#[tokio::test]
+async fn the_time_between_chunks_with_content_is_measured() {
+    let pipeline = pipeline();
+    let (_, mut underway) = picked(&pipeline, chat(&[])).await;
+    underway.head(&answered(&[("content-type", "text/event-stream")]));
+    let delta = |delta: &str| format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n");
+    let hello = |text: &str| delta(&format!("{{\"content\":\"{text}\"}}"));
+    let usage =
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3,\"total_tokens\":12}}\n\n";
+    let chunks = [delta("{\"role\":\"assistant\",\"content\":\"\"}"), hello("a"), hello("b"), hello("c")];
+    for chunk in chunks.into_iter().chain([usage.to_owned(), "data: [DONE]\n\n".to_owned()]) {
+        underway.body(chunk.into(), false);
+    }
+    underway.body(Bytes::new(), true);
+    drop(underway);
+    assert_eq!(count(&pipeline, "llm_d_epp_request_streaming_itl_seconds_count"), 2.0);
+    assert_eq!(count(&pipeline, "llm_d_epp_request_ttft_seconds_count"), 1.0);
+
+    let (_, mut whole) = picked(&pipeline, chat(&[])).await;
+    whole.head(&answered(&[("content-type", "application/json")]));
+    whole.body(r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"abc"}}]}"#.into(), true);
+    drop(whole);
+    assert_eq!(count(&pipeline, "llm_d_epp_request_streaming_itl_seconds_count"), 2.0);
+}
+
 /// kubernetes-sigs/gateway-api-inference-extension#2025 (A12).
 #[tokio::test]
 async fn a_client_is_told_who_served_it_in_conformance_tests_alone() {
