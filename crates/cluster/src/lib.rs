@@ -15,7 +15,7 @@ mod served;
 mod watch;
 
 pub use index::{Index, Snapshot};
-pub use objects::{Objective, Pod, Pool, Rewrite};
+pub use objects::{Object, Objective, ObjectiveSpec, Pod, Pool, PoolSpec, Rewrite, RewriteSpec};
 pub use ports::{InvalidPorts, TargetPorts};
 pub use rewrites::Rewrites;
 pub use watch::{Kind, News, Scope, Unreachable, connect, watch};

@@ -67,19 +67,28 @@ pub(crate) struct ContainerStatus {
     pub(crate) restart_count: u64,
 }
 
-/// An InferencePool: of the group `inference.networking.k8s.io`, or in its older form.
+/// An object of a kind whose group differs from cluster to cluster.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Pool {
-    /// Its name and the like.
+#[serde(bound = "S: Deserialize<'de> + Default")]
+pub struct Object<S> {
+    /// Its name, age and the like.
     #[serde(default)]
     pub metadata: ObjectMeta,
     #[serde(default, deserialize_with = "or_default")]
-    pub(crate) spec: PoolSpec,
+    pub(crate) spec: S,
 }
 
+/// An InferencePool: of the group `inference.networking.k8s.io`, or in its older form.
+pub type Pool = Object<PoolSpec>;
+/// An InferenceObjective: how much its requests matter. Requests carry its name in a header.
+pub type Objective = Object<ObjectiveSpec>;
+/// An InferenceModelRewrite: which models requests are sent to in place of the one that they name.
+pub type Rewrite = Object<RewriteSpec>;
+
+/// What a pool says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct PoolSpec {
+pub struct PoolSpec {
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) selector: PoolSelector,
     #[serde(default, deserialize_with = "or_default")]
@@ -112,19 +121,10 @@ pub(crate) struct TargetPort {
     pub(crate) number: u16,
 }
 
-/// An InferenceObjective: how much its requests matter.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Objective {
-    /// Its name, which requests carry in a header.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) spec: ObjectiveSpec,
-}
-
+/// What an objective says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ObjectiveSpec {
+pub struct ObjectiveSpec {
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) pool_ref: PoolRef,
     #[serde(default, deserialize_with = "or_default")]
@@ -146,19 +146,10 @@ impl PoolRef {
     }
 }
 
-/// An InferenceModelRewrite: which models requests are sent to in place of the one that they name.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Rewrite {
-    /// Its name and age.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) spec: RewriteSpec,
-}
-
+/// What a rewrite says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct RewriteSpec {
+pub struct RewriteSpec {
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) pool_ref: PoolRef,
     #[serde(default, deserialize_with = "or_default")]
@@ -228,38 +219,31 @@ impl kube::Resource for Pod {
     }
 }
 
-/// Objects whose group differs from cluster to cluster.
-macro_rules! of_some_group {
-    ($($kind:ty),*) => {$(
-        impl kube::Resource for $kind {
-            type DynamicType = ApiResource;
-            type Scope = DynamicResourceScope;
+impl<S> kube::Resource for Object<S> {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
 
-            fn kind(resource: &ApiResource) -> Cow<'_, str> {
-                resource.kind.as_str().into()
-            }
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
 
-            fn group(resource: &ApiResource) -> Cow<'_, str> {
-                resource.group.as_str().into()
-            }
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
 
-            fn version(resource: &ApiResource) -> Cow<'_, str> {
-                resource.version.as_str().into()
-            }
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
 
-            fn plural(resource: &ApiResource) -> Cow<'_, str> {
-                resource.plural.as_str().into()
-            }
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
 
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    )*};
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
 }
-
-of_some_group!(Pool, Objective, Rewrite);

@@ -4,23 +4,27 @@
 //! what was known stays meanwhile, and an answer of 410 means a new list. Changes that come together are told together.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt, TryStreamExt};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Client};
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{Index, Objective, Pod, Pool, Rewrite, Snapshot, TargetPorts, served};
+use crate::{Index, Object, Pod, Pool, Snapshot, TargetPorts, served};
 
 pub(crate) const POOL_GROUP: &str = "inference.networking.k8s.io";
 /// Changes are gathered for so long: a rollout is hundreds of them.
 const GATHERED: Duration = Duration::from_millis(10);
 /// How long until it is asked again whether a kind is served that wasn't.
 const NOT_SERVED: Duration = Duration::from_secs(60);
+/// How long until it is asked again after the API server didn't tell.
+const NOT_TOLD: Duration = Duration::from_secs(5);
 
 /// What is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,10 +89,13 @@ pub enum News {
 
 /// One thing that a watch says.
 enum Said {
-    Pool(Event<Pool>),
-    Pod(Event<Pod>),
-    Objective(Event<Objective>),
-    Rewrite(Event<Rewrite>),
+    /// Something about objects of that kind, for the index.
+    Event {
+        kind: Kind,
+        /// Lists count when they are whole.
+        counts: bool,
+        take: Box<dyn FnOnce(&mut Index) + Send>,
+    },
     Failing(Kind, String),
     NotServed(Kind),
 }
@@ -162,8 +169,8 @@ impl Following {
                 let index = Index::of_pool(&name, &group);
                 let others = [
                     pool(&client, &name, &namespace, &group),
-                    optional(&client, &namespace, Kind::Objective, "InferenceObjective", Said::Objective),
-                    optional(&client, &namespace, Kind::Rewrite, "InferenceModelRewrite", Said::Rewrite),
+                    optional(&client, &namespace, Kind::Objective, "InferenceObjective", Index::objective),
+                    optional(&client, &namespace, Kind::Rewrite, "InferenceModelRewrite", Index::rewrite),
                 ];
                 (namespace, index, stream::select_all(others).boxed(), stream::pending().boxed())
             }
@@ -189,42 +196,22 @@ impl Following {
 
     /// Returns what is to be told at once, and whether the snapshot may be another one.
     fn take(&mut self, said: Said) -> (Option<News>, bool) {
-        let (kind, changed) = match said {
+        match said {
             Said::Failing(kind, why) => {
                 if !self.failing.contains(&kind) {
                     self.failing.push(kind);
                 }
-                return (Some(News::Failing(kind, why)), false);
+                (Some(News::Failing(kind, why)), false)
             }
-            Said::NotServed(kind) => return (Some(News::NotServed(kind)), false),
-            Said::Pool(event) => {
-                let changed = is_change(&event);
-                self.index.pool(event);
+            Said::NotServed(kind) => (Some(News::NotServed(kind)), false),
+            Said::Event { kind, counts, take } => {
+                take(&mut self.index);
                 self.select();
-                (Kind::Pool, changed)
+                let failed = self.failing.iter().position(|other| *other == kind).filter(|_| counts);
+                let recovered = failed.map(|at| News::Watching(self.failing.swap_remove(at)));
+                (recovered, counts)
             }
-            Said::Pod(event) => {
-                let changed = is_change(&event);
-                self.index.pod(event);
-                (Kind::Pod, changed)
-            }
-            Said::Objective(event) => {
-                let changed = is_change(&event);
-                self.index.objective(event);
-                (Kind::Objective, changed)
-            }
-            Said::Rewrite(event) => {
-                let changed = is_change(&event);
-                self.index.rewrite(event);
-                (Kind::Rewrite, changed)
-            }
-        };
-        let recovered = changed
-            && self.failing.iter().position(|other| *other == kind).is_some_and(|at| {
-                self.failing.swap_remove(at);
-                true
-            });
-        (recovered.then_some(News::Watching(kind)), changed)
+        }
     }
 
     /// Watches the pods that the pool selects now.
@@ -257,33 +244,29 @@ impl Following {
     }
 }
 
-/// Lists count when they are whole.
-fn is_change<K>(event: &Event<K>) -> bool {
-    !matches!(event, Event::Init | Event::InitApply(_))
-}
-
 fn pool(client: &Client, name: &str, namespace: &str, group: &str) -> Sayings {
     let version = if group == POOL_GROUP { "v1" } else { "v1alpha2" };
     let gvk = GroupVersionKind::gvk(group, version, "InferencePool");
     let resource = ApiResource::from_gvk_with_plural(&gvk, Kind::Pool.as_str());
     let api = Api::<Pool>::namespaced_with(client.clone(), namespace, &resource);
-    sayings(api, watcher::Config::default().fields(&format!("metadata.name={name}")), Kind::Pool, Said::Pool)
+    sayings(api, watcher::Config::default().fields(&format!("metadata.name={name}")), Kind::Pool, Index::pool)
 }
 
 fn pods(client: &Client, namespace: &str, selector: &str) -> Sayings {
     let api = Api::<Pod>::namespaced(client.clone(), namespace);
-    sayings(api, watcher::Config::default().labels(selector), Kind::Pod, Said::Pod)
+    sayings(api, watcher::Config::default().labels(selector), Kind::Pod, Index::pod)
 }
 
 /// Objects of a kind that not every cluster has.
-fn optional<K>(client: &Client, namespace: &str, kind: Kind, name: &'static str, said: fn(Event<K>) -> Said) -> Sayings
+fn optional<S>(
+    client: &Client,
+    namespace: &str,
+    kind: Kind,
+    name: &'static str,
+    take: fn(&mut Index, Event<Object<S>>),
+) -> Sayings
 where
-    K: kube::Resource<DynamicType = ApiResource, Scope = kube::core::DynamicResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned
-        + Send
-        + 'static,
+    S: Default + DeserializeOwned + Clone + Debug + Send + 'static,
 {
     let (client, namespace) = (client.clone(), namespace.to_owned());
     let asked = stream::unfold(Some(Duration::ZERO), move |wait| {
@@ -294,40 +277,35 @@ where
                 // Found: nothing is asked any more.
                 Ok(Some(resource)) => Some((Ok(resource), None)),
                 Ok(None) => Some((Err(Said::NotServed(kind)), Some(NOT_SERVED))),
-                Err(error) => Some((Err(Said::Failing(kind, said_by(&error))), Some(NOT_SERVED / 12))),
+                Err(error) => Some((Err(Said::Failing(kind, chain(&error))), Some(NOT_TOLD))),
             }
             .map(|(found, wait)| ((client, found), wait))
         }
     });
     let watched = asked.flat_map(move |(client, found)| match found {
         Ok(resource) => {
-            let api = Api::<K>::namespaced_with(client, &namespace, &resource);
-            sayings(api, watcher::Config::default(), kind, said)
+            let api = Api::<Object<S>>::namespaced_with(client, &namespace, &resource);
+            sayings(api, watcher::Config::default(), kind, take)
         }
         Err(said) => stream::iter([said]).boxed(),
     });
     watched.boxed()
 }
 
-fn sayings<K>(api: Api<K>, config: watcher::Config, kind: Kind, said: fn(Event<K>) -> Said) -> Sayings
+fn sayings<K>(api: Api<K>, config: watcher::Config, kind: Kind, take: fn(&mut Index, Event<K>)) -> Sayings
 where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let events: BoxStream<'static, Result<Event<K>, watcher::Error>> =
-        watch_objects(api, config).default_backoff().boxed();
-    said_by_events(events, kind, said)
-}
-
-fn said_by_events<K: 'static>(
-    events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
-    kind: Kind,
-    said: fn(Event<K>) -> Said,
-) -> Sayings {
-    events.map_ok(said).map(move |outcome| outcome.unwrap_or_else(|error| Said::Failing(kind, chain(&error)))).boxed()
-}
-
-fn said_by(error: &kube::Error) -> String {
-    chain(error)
+    let events = watch_objects(api, config).default_backoff();
+    let said = move |event: Result<Event<K>, watcher::Error>| match event {
+        Ok(event) => Said::Event {
+            kind,
+            counts: !matches!(event, Event::Init | Event::InitApply(_)),
+            take: Box::new(move |index| take(index, event)),
+        },
+        Err(error) => Said::Failing(kind, chain(&error)),
+    };
+    events.map(said).boxed()
 }
 
 /// An error and what is behind it.
