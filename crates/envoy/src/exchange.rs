@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 
 use envoy_types::pb::envoy::extensions::filters::http::ext_proc::v3::processing_mode::BodySendMode;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
-use envoy_types::pb::envoy::service::ext_proc::v3::{ProcessingRequest, ProtocolConfiguration};
+use envoy_types::pb::envoy::service::ext_proc::v3::{HttpBody, ProcessingRequest, ProtocolConfiguration};
 
 use crate::{BodyMemory, Inbound, Refusal, Replies, Ticket, Verdict, inbound};
 use request::RequestSide;
@@ -149,9 +149,9 @@ impl<T: Ticket> Exchange<T> {
             return Step::Close;
         }
         let step = if self.request.awaits_its_body() && !self.response.has_begun() {
-            self.request.unheld_body()
+            self.request.unheld_body().unwrap_or_else(|refusal| self.refuse(&refusal))
         } else {
-            self.answered().unheld_body().into()
+            self.answered().body(HttpBody::default()).into()
         };
         self.left(step)
     }

@@ -230,20 +230,13 @@ impl RequestSide {
     }
 
     /// The body came as one message, which nobody could hold: it is decided without it. Trailers may follow.
-    pub(super) fn unheld_body(&mut self) -> Step {
-        self.begun = true;
-        match self.stage {
-            Stage::Collecting | Stage::Supposing => {
-                self.owe_a_body();
-                self.hand_out_unread(Unread::Memory)
-            }
-            Stage::Deciding => {
-                self.owed.push(Owed::Body);
-                Step::Wait
-            }
-            Stage::Passing => Step::Send(Replies::one(Edits::default().body(Side::Request))),
-            Stage::Answered | Stage::Done => Step::Wait,
+    pub(super) fn unheld_body(&mut self) -> Result<Step, Refusal> {
+        if !matches!(self.stage, Stage::Collecting | Stage::Supposing) {
+            return self.body(HttpBody::default());
         }
+        self.begun = true;
+        self.owe_a_body();
+        Ok(self.hand_out_unread(Unread::Memory))
     }
 
     fn pass(&mut self, message: HttpBody) -> Replies {

@@ -124,16 +124,6 @@ impl<T: Ticket> ResponseSide<T> {
         }
     }
 
-    /// The body came as one message, which nobody could hold: it goes on as it is. Trailers may follow.
-    pub(super) fn unheld_body(&mut self) -> Replies {
-        if self.ended {
-            return Replies::default();
-        }
-        self.begun = true;
-        self.through(Bytes::new(), true);
-        Replies::one(Edits::default().body(Side::Response))
-    }
-
     pub(super) fn trailers(&mut self) -> Replies {
         let mut replies = Replies::default();
         if std::mem::replace(&mut self.ended, true) {
