@@ -289,22 +289,19 @@ impl<'a> Tokenized<'a> {
     /// The hashes of its prompts in blocks of `size` tokens.
     pub(crate) fn fingerprint(&self, size: NonZeroU32) -> Fingerprint {
         let chain = Chain::new(&self.seed, size);
-        let prompts = &self.encoded.prompts;
-        let Some(extras) = extras(&self.encoded.media) else {
-            return chain.fingerprint(prompts.iter().map(Vec::as_slice));
-        };
-        let prints = prompts.iter().map(|tokens| chain.print(tokens, &extras)).collect();
+        let extras = extras(&self.encoded.media);
+        let prints = self.encoded.prompts.iter().map(|tokens| chain.print(tokens, &extras)).collect();
         Fingerprint { block_size: size, prints }
     }
 }
 
 /// Images and the like, which take the place of tokens that aren't counted here: prompts with others share what stands before
 /// them. One that may stand anywhere counts from the first token on.
-fn extras(media: &[Medium]) -> Option<Vec<Extra>> {
+fn extras(media: &[Medium]) -> Vec<Extra> {
     let extra = |medium: &Medium| Extra { at: medium.place.map_or(0, |place| place.token), key: medium.hash };
     let mut extras: Vec<Extra> = media.iter().map(extra).collect();
     extras.sort_by_key(|extra| extra.at);
-    (!extras.is_empty()).then_some(extras)
+    extras
 }
 
 #[cfg(test)]
