@@ -26,6 +26,16 @@ impl Form {
     }
 }
 
+/// A configuration as it is shipped: bodies go back and forth part by part.
+pub fn full_duplex(config: String) -> String {
+    config
+}
+
+/// The same with bodies that the gateway keeps, and sends whole.
+pub fn buffered(config: String) -> String {
+    config.replace("FULL_DUPLEX_STREAMED", "BUFFERED")
+}
+
 /// The Envoy.
 pub struct Envoy {
     /// Where clients go.

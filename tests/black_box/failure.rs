@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::client::{Client, Outcome, ask};
-use super::envoy::Form;
+use super::envoy::{Form, buffered};
 use super::health::probe;
 use super::program::wait_until;
 use super::scripted::{Arrival, Arrivals, Engine, Saying, completion};
@@ -92,9 +92,7 @@ fn check(test: &str, fate: Fate, bodies: Bodies, open: bool, expected: &[(Moment
         match bodies {
             Bodies::FullDuplex => config,
             // Short enough to be waited for.
-            Bodies::Buffered => config
-                .replace("FULL_DUPLEX_STREAMED", "BUFFERED")
-                .replace("message_timeout: 10s", "message_timeout: 2s"),
+            Bodies::Buffered => buffered(config).replace("message_timeout: 10s", "message_timeout: 2s"),
         }
     };
     let (engine, arrivals) = Engine::led();

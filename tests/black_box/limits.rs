@@ -2,22 +2,13 @@
 //! too large, one that nobody understands. The gateway passes on every byte of what is not refused.
 
 use super::client::Client;
-use super::envoy::Form;
+use super::envoy::{Form, buffered, full_duplex};
 use super::picker::Picker;
 use super::program::wait_until;
 use super::scripted::{Engine, completion};
-use super::stage::{Stage, chat};
+use super::stage::{CHAT, Stage, chat};
 
-const CHAT: &str = "/v1/chat/completions";
 const ANSWERS_OF_PICKER: &str = "http.clients.ext_proc.stream_msgs_received";
-
-fn full_duplex(config: String) -> String {
-    config
-}
-
-fn buffered(config: String) -> String {
-    config.replace("FULL_DUPLEX_STREAMED", "BUFFERED")
-}
 
 fn degraded(picker: &Picker, reason: &str) -> f64 {
     picker.metrics().sum("warmpath_degraded_picks_total", &[&format!("reason=\"{reason}\"")])

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{self, Sender};
 
 use super::client::Client;
-use super::envoy::Form;
+use super::envoy::{Form, buffered};
 use super::program::wait_until;
 use super::scripted::{Engine, Saying, completion};
 use super::stage::{Stage, chat, streamed_chat};
@@ -13,7 +13,6 @@ use super::stage::{Stage, chat, streamed_chat};
 fn check_buffered(test: &str, form: Form) {
     let engines: Vec<_> = (0..3).map(|_| Engine::plain()).collect();
     let addresses: Vec<_> = engines.iter().map(|engine| engine.address).collect();
-    let buffered = |config: String| config.replace("FULL_DUPLEX_STREAMED", "BUFFERED");
     let stage = Stage::start_with(test, form, &addresses, &[], buffered);
     let body = chat("qwen3", &"one and the same ".repeat(1_000));
     for _ in 0..6 {
@@ -43,7 +42,6 @@ fn buffered_bodies_do_not_stall_by_metadata() {
 #[test]
 fn a_request_without_a_body_does_not_stall_where_bodies_are_buffered() {
     let engine = Engine::plain();
-    let buffered = |config: String| config.replace("FULL_DUPLEX_STREAMED", "BUFFERED");
     let stage = Stage::start_with("buffered_get", Form::OriginalDst, &[engine.address], &[], buffered);
     let reply = super::client::ask(stage.port, "GET", "/v1/models", &[], b"");
     assert_eq!((reply.status, reply.text()), (200, completion(12, None)));
@@ -56,8 +54,8 @@ const HEADERS_ANSWERED: u64 = 3;
 /// A buffering gateway, and a streamed answer whose first event is with it.
 fn start_streaming(test: &str, form: Form, overrides: &str) -> (Stage, Engine, Client, Sender<Vec<u8>>) {
     let edit = |config: String| {
-        let config = config.replace("FULL_DUPLEX_STREAMED", "BUFFERED");
-        config.replace("              message_timeout:", &format!("{overrides}              message_timeout:"))
+        buffered(config)
+            .replace("              message_timeout:", &format!("{overrides}              message_timeout:"))
     };
     let (engine, arrivals) = Engine::led();
     let stage = Stage::start_with(test, form, &[engine.address], &[], edit);

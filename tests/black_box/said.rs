@@ -6,9 +6,8 @@ use super::client::{Reply, ask};
 use super::envoy::Form;
 use super::program::folder;
 use super::scripted::{Engine, Heard, Saying, completion};
-use super::stage::{Stage, chat, streamed_chat};
+use super::stage::{CHAT, Stage, chat, streamed_chat};
 
-const CHAT: &str = "/v1/chat/completions";
 const REWRITE: &str = "x-gateway-model-name-rewrite";
 
 /// An engine whose answers hold the model that it was asked for.

@@ -5,22 +5,13 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use super::client::{Client, Reply, ask};
-use super::envoy::Form;
+use super::envoy::{Form, buffered, full_duplex};
 use super::program::wait_until;
 use super::scripted::{Arrivals, Engine, Saying};
-use super::stage::{Stage, chat};
+use super::stage::{CHAT, Stage, chat};
 
-const CHAT: &str = "/v1/chat/completions";
 const SERVED: &str = "x-conformance-test-served-endpoint";
 const SELECTION: &str = "test-epp-endpoint-selection";
-
-fn full_duplex(config: String) -> String {
-    config
-}
-
-fn buffered(config: String) -> String {
-    config.replace("FULL_DUPLEX_STREAMED", "BUFFERED")
-}
 
 /// A gateway that writes a subset hint from a header of the test's: as text, or as a list (a `google.protobuf.Value`, base64).
 fn with_subsets(config: String) -> String {

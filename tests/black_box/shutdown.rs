@@ -4,27 +4,18 @@
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::client::{Client, ask};
-use super::envoy::Form;
+use super::envoy::{Form, buffered, full_duplex};
 use super::health::probe;
 use super::program::wait_until;
 use super::scripted::{Arrivals, Engine, Saying, completion};
-use super::stage::{Stage, chat};
+use super::stage::{CHAT, Stage, chat};
 
-const CHAT: &str = "/v1/chat/completions";
 const DESTINATION: &str = "x-gateway-destination-endpoint";
 /// A window whose end no test lives to see.
 const LONG: &str = "--drain-timeout=10m";
 /// One whose end is waited for.
 const SHORT: &str = "--drain-timeout=1s";
 const WINDOW_IS_OVER: &str = "the drain window is over";
-
-fn buffered(config: String) -> String {
-    config.replace("FULL_DUPLEX_STREAMED", "BUFFERED")
-}
-
-fn full_duplex(config: String) -> String {
-    config
-}
 
 /// A stage, and an engine that says to requests with the header `x-led` what the test says.
 fn start(test: &str, flag: &str, edit: impl Fn(String) -> String) -> (Stage, Engine, Arrivals) {

@@ -8,6 +8,9 @@ use super::envoy::{Envoy, Form};
 use super::picker::Picker;
 use super::program::folder;
 
+/// Where chats go.
+pub const CHAT: &str = "/v1/chat/completions";
+
 /// Envoy and picker.
 pub struct Stage {
     /// The picker.

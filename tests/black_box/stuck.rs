@@ -8,9 +8,8 @@ use super::health::probe;
 use super::picker::Picker;
 use super::program::{folder, wait_until};
 use super::scripted::{Engine, completion};
-use super::stage::chat;
+use super::stage::{CHAT, chat};
 
-const CHAT: &str = "/v1/chat/completions";
 const DESTINATION: &str = "x-gateway-destination-endpoint";
 
 #[test]
