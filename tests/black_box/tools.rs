@@ -131,3 +131,13 @@ fn audit_says_where_and_why_prompts_part() {
     let said = epp(&["audit", "--model", &model, &a, &folder.join("none.json").display().to_string()], "");
     assert_eq!((said.exit, said.out.as_str()), (Some(1), ""));
 }
+
+#[test]
+fn a_config_is_checked_from_standard_input_too() {
+    let said = epp(&["check-config", "-"], "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n");
+    assert_eq!((said.exit, said.err.as_str()), (Some(0), ""));
+    assert!(said.out.starts_with("An endpoint's score is the sum of:\n  3 x prefix\n"), "{}", said.out);
+    let said = epp(&["check-config", "-"], "apiVersion: llm-d.ai/v1alpha1\nkind: Other\n");
+    let error = "standard input: line 2, column 7: kind: `Other` isn't it; write `EndpointPickerConfig`.\n";
+    assert_eq!((said.exit, said.out.as_str(), said.err.as_str()), (Some(1), "", error));
+}

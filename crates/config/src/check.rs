@@ -1,19 +1,16 @@
 //! From what was typed to what it means: references, duplicates, bounds, defaults. Text in, [`Config`] or the first
 //! [`Error`] out. No file is opened here.
 
-use std::num::NonZeroU32;
-use std::path::PathBuf;
+mod plugins;
+
 use std::time::Duration;
 
-use pick::{Scorer, Weighted};
-use serde::Deserialize;
+use pick::Weighted;
 
-use crate::config::{
-    Blocks, ClientCertificate, Config, Engine, Engines, FileDiscovery, Model, OVERDUE, Scrape, Trust, Warning,
-};
+use crate::config::{Blocks, Config, Model, OVERDUE, Trust, Warning};
 use crate::error::Error;
-use crate::place::{Path, find, read_at};
-use crate::plugin::{self, Type};
+use crate::place::{Path, find};
+use crate::plugin_types::Job;
 use crate::raw::{self, ApiVersion, Raw};
 use crate::twice;
 
@@ -22,6 +19,7 @@ const MAX_BLOCK_TOKENS: u32 = 65_536;
 /// Engines are not asked more often than this.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
+const NO_FLOW_CONTROL: &str = "no effect: requests are never queued; those of negative priority are answered with 429 while every endpoint is saturated";
 const IN_TOKENS: &str = "no effect: blocks are counted in tokens, blockSizeTokens";
 
 /// Reads and checks `text`.
@@ -35,6 +33,8 @@ pub(crate) fn config(text: &str) -> Result<Config, Error> {
     check.without_effect(&raw);
     check.plugins(&raw)?;
     check.profile(&raw)?;
+    check.parsers(&raw)?;
+    check.saturation(&raw)?;
     check.data_layer(&raw)?;
     check.warmpath(raw.warmpath.unwrap_or_default())?;
     Ok(check.config)
@@ -69,224 +69,56 @@ impl<'t> Check<'t> {
         }
         for (at, gate) in raw.feature_gates.iter().flatten().enumerate() {
             let message = match (gate.name, gate.on) {
-                ("flowControl", true) => "no effect: flow control comes later, requests are never held or shed",
+                ("flowControl", true) => NO_FLOW_CONTROL,
                 ("flowControl", false) => continue,
                 _ => "no effect here",
             };
             self.warn(&Path::root("featureGates").index(at), message);
         }
-        let flow = "no effect: flow control comes later, requests are never held or shed";
-        self.warn_if(raw.flow_control, &Path::root("flowControl"), flow);
-        self.warn_if(raw.saturation_detector, &Path::root("saturationDetector"), flow);
-        let parsers = "no effect: every API that is known is parsed without being asked";
-        self.warn_if(raw.request_handler, &Path::root("requestHandler"), parsers);
-        self.warn_if(raw.parser, &Path::root("parser"), parsers);
+        if let Some(key) = raw.flow_control.as_ref().and_then(raw::FlowControl::without_effect) {
+            self.warn(&Path::root("flowControl").key(key), NO_FLOW_CONTROL);
+        }
     }
 
-    // ---- plugins ----
-
-    fn plugins(&mut self, raw: &Raw) -> Result<(), Error> {
-        let plugins = raw.plugins.as_deref().unwrap_or_default();
-        for (at, plugin) in plugins.iter().enumerate() {
-            let path = Path::root("plugins").index(at);
-            if plugins[..at].iter().any(|earlier| earlier.name() == plugin.name()) {
-                let named = plugin.name.is_some();
-                return Err(self.error(
-                    &path.key(if named { "name" } else { "type" }),
-                    format!("there is a plugin named `{}` already.", plugin.name()),
-                ));
-            }
-            let many = matches!(plugin.kind, Type::Scorer(_) | Type::MaxScorePicker);
-            if !many && plugins[..at].iter().any(|earlier| earlier.kind == plugin.kind) {
-                return Err(self.error(&path.key("type"), format!("only one {} is taken.", plugin.kind.name())));
-            }
-            self.plugin(raw, plugin.kind, &path.key("parameters"))?;
+    /// Which APIs are parsed isn't for the file to say; only that none is.
+    fn parsers(&mut self, raw: &Raw) -> Result<(), Error> {
+        let (handler, old) = (Path::root("requestHandler").key("parsers"), Path::root("parser"));
+        let listed = raw.request_handler.iter().flat_map(|handler| handler.parsers.iter().flatten());
+        let mut parsers: Vec<_> = listed.enumerate().map(|(at, parser)| (handler.index(at), parser)).collect();
+        if parsers.is_empty() {
+            parsers = raw.parser.iter().map(|parser| (old.clone(), parser)).collect();
+        }
+        let mut unread = !parsers.is_empty();
+        for (path, parser) in &parsers {
+            let path = path.key("pluginRef");
+            let (_, job) = self.reference(raw, &parser.plugin_ref, &path, Job::is_parser, "a parser")?;
+            unread &= job == Job::Passthrough;
+        }
+        if let Some((path, _)) = parsers.first().filter(|_| unread) {
+            self.config.load_only = true;
+            self.warn(path, "prompts are left unread: passthrough-parser is the only parser");
         }
         Ok(())
     }
 
-    fn plugin(&mut self, raw: &Raw, kind: Type, path: &Path) -> Result<(), Error> {
-        match kind {
-            Type::Scorer(Scorer::Prefix) => self.prefix_cache_scorer(raw, path),
-            Type::Scorer(Scorer::InFlight) => self.active_request_scorer(path),
-            Type::Scorer(_) | Type::SingleProfileHandler => self.parameters::<plugin::NoParameters>(path).map(drop),
-            Type::MaxScorePicker => self.max_score_picker(path).map(drop),
-            Type::MetricsDataSource => self.metrics_data_source(path),
-            Type::CoreMetricsExtractor => self.core_metrics_extractor(path),
-            Type::ApproxPrefixCacheProducer => self.producer(self.parameters(path)?, path),
-            Type::FileDiscovery => self.file_discovery(path).map(drop),
-        }
-    }
-
-    fn parameters<P: Deserialize<'t> + Default>(&self, path: &Path) -> Result<P, Error> {
-        Ok(read_at::<Option<P>>(self.text, path)?.flatten().unwrap_or_default())
-    }
-
-    fn prefix_cache_scorer(&mut self, raw: &Raw, path: &Path) -> Result<(), Error> {
-        let p: plugin::PrefixCacheScorer = self.parameters(path)?;
-        if let Some(name) = &p.prefix_match_info_producer_name {
-            let path = path.key("prefixMatchInfoProducerName");
-            self.reference(raw, name, &path, |kind| kind == Type::ApproxPrefixCacheProducer, "a producer of prefixes")?;
-        }
-        let whole = "no effect: the score is the share of the prompt's blocks that an endpoint holds";
-        self.warn_if(p.match_length_weight.filter(|w| *w != 0.0), &path.key("matchLengthWeight"), whole);
-        self.warn_if(p.match_length_scale_tokens, &path.key("matchLengthScaleTokens"), whole);
-        self.warn_if(p.hash_block_size, &path.key("hashBlockSize"), IN_TOKENS);
-        self.producer(p.producer(), path)
-    }
-
-    fn active_request_scorer(&mut self, path: &Path) -> Result<(), Error> {
-        let p: plugin::ActiveRequestScorer = self.parameters(path)?;
-        let plain = "no effect: the fewest requests under way score 1, the most 0";
-        self.warn_if(p.idle_threshold.filter(|n| *n != 0), &path.key("idleThreshold"), plain);
-        self.warn_if(p.max_busy_score.filter(|s| *s != 1.0), &path.key("maxBusyScore"), plain);
-        let always = "no effect: what is under way is always counted";
-        self.warn_if(p.in_flight_load_producer_name, &path.key("inFlightLoadProducerName"), always);
-        Ok(())
-    }
-
-    fn max_score_picker(&self, path: &Path) -> Result<usize, Error> {
-        let p: plugin::MaxScorePicker = self.parameters(path)?;
-        match p.max_num_of_endpoints {
-            Some(0) => Err(self.error(&path.key("maxNumOfEndpoints"), "at least 1 endpoint must be named.")),
-            n => Ok(n.unwrap_or(1)),
-        }
-    }
-
-    fn metrics_data_source(&mut self, path: &Path) -> Result<(), Error> {
-        let p: plugin::MetricsDataSource = self.parameters(path)?;
-        if p.port == Some(0) {
-            return Err(self.error(&path.key("port"), "a port is 1 to 65535."));
-        }
-        if let Some(page) = p.path.as_deref().filter(|page| !page.starts_with('/')) {
-            return Err(self.error(&path.key("path"), format!("`{page}` doesn't begin with a `/`.")));
-        }
-        let client = match (p.client_cert_path, p.client_key_path) {
-            (None, None) => None,
-            (Some(certificate), Some(key)) => {
-                Some(ClientCertificate { certificate: certificate.into(), key: key.into() })
-            }
-            (Some(_), None) => return Err(self.error(&path.key("clientCertPath"), "it needs `clientKeyPath` too.")),
-            (None, Some(_)) => return Err(self.error(&path.key("clientKeyPath"), "it needs `clientCertPath` too.")),
+    /// The detector that is referred to, else the one that is called by its type's name, as llm-d has it.
+    fn saturation(&mut self, raw: &Raw) -> Result<(), Error> {
+        const NAME: &str = "utilization-detector";
+        let flow = raw.flow_control.as_ref().and_then(|flow| flow.saturation_detector.as_ref());
+        let path = match flow {
+            Some(_) => Path::root("flowControl").key("saturationDetector"),
+            None => Path::root("saturationDetector"),
         };
-        let Scrape { tls, interval, .. } = &mut self.config.scrape;
-        tls.skip_verify = p.insecure_skip_verify.unwrap_or(tls.skip_verify);
-        tls.ca = p.ca_cert_path.map(PathBuf::from);
-        tls.client = client;
-        *interval = p.interval.map_or(*interval, |span| span.0);
-        self.config.scrape.scheme = p.scheme.unwrap_or(self.config.scrape.scheme);
-        self.config.scrape.path = p.path;
-        self.config.scrape.port = p.port;
-        if self.config.scrape.tls.skip_verify && self.config.scrape.tls.ca.is_some() {
-            self.warn(&path.key("caCertPath"), "no effect while insecureSkipVerify isn't false");
+        let typed = flow.or(raw.saturation_detector.as_ref());
+        let name = typed.and_then(|detector| detector.plugin_ref.as_deref()).unwrap_or(NAME);
+        if name == NAME && !raw.plugins.iter().flatten().any(|plugin| plugin.name() == NAME) {
+            return Ok(());
         }
-        self.at_least(p.interval.map(|_| path.key("interval")), MIN_INTERVAL, |config| &mut config.scrape.interval);
+        let is_detector = |job| job == Job::UtilizationDetector;
+        let (at, _) = self.reference(raw, name, &path.key("pluginRef"), is_detector, "a saturation detector")?;
+        let parameters = Path::root("plugins").index(at).key("parameters");
+        self.config.policy.saturation = self.utilization_detector(&parameters)?;
         Ok(())
-    }
-
-    fn core_metrics_extractor(&mut self, path: &Path) -> Result<(), Error> {
-        let p: plugin::CoreMetricsExtractor = self.parameters(path)?;
-        if let Some(key) = p.engine_label_key.filter(|key| !key.is_empty()) {
-            self.config.engines.label_keys = vec![key];
-        }
-        for (at, engine) in p.engine_configs.into_iter().flatten().enumerate() {
-            self.engine(engine, &path.key("engineConfigs").index(at))?;
-        }
-        if let Some(default) = p.default_engine.filter(|name| !name.is_empty()) {
-            let custom = self.config.engines.custom.iter().map(|engine| engine.name.as_str());
-            let known: Vec<&str> = Engines::BUILT_IN.into_iter().chain(custom).collect();
-            if !known.contains(&default.as_str()) {
-                let message = format!("there is no engine `{default}`; known are {}.", known.join(", "));
-                return Err(self.error(&path.key("defaultEngine"), message).suggest(&default, known));
-            }
-            self.config.engines.default = default;
-        }
-        Ok(())
-    }
-
-    fn engine(&mut self, engine: plugin::EngineConfig, path: &Path) -> Result<(), Error> {
-        if engine.name.is_empty() || engine.name == "default" {
-            return Err(self.error(&path.key("name"), "an engine needs a name, and `default` is taken."));
-        }
-        if self.config.engines.custom.iter().any(|other| other.name == engine.name) {
-            return Err(self.error(&path.key("name"), format!("engine `{}` is there already.", engine.name)));
-        }
-        let unread = "no effect: it isn't read";
-        self.warn_if(engine.lora_loaded_spec, &path.key("loraLoadedSpec"), unread);
-        self.warn_if(engine.lora_gpu_loaded_spec, &path.key("loraGPULoadedSpec"), unread);
-        self.warn_if(engine.lora_gpu_slots_spec, &path.key("loraGPUSlotsSpec"), unread);
-        self.warn_if(engine.custom_metrics, &path.key("customMetrics"), unread);
-        let or = |label: String, default: &str| if label.is_empty() { default.to_string() } else { label };
-        self.config.engines.custom.push(Engine {
-            name: engine.name,
-            waiting: engine.queued_requests_spec.0,
-            running: engine.running_requests_spec.0,
-            kv_usage: engine.kv_usage_spec.0,
-            lora: engine.lora_spec.0,
-            cache_info: engine.cache_info_spec.0,
-            block_size_label: or(engine.cache_block_size_label_name, "block_size"),
-            num_blocks_label: or(engine.cache_num_blocks_label_name, "num_gpu_blocks"),
-            block_size: engine.cache_block_size_spec.0,
-            num_blocks: engine.cache_num_blocks_spec.0,
-        });
-        Ok(())
-    }
-
-    fn producer(&mut self, p: plugin::ApproxPrefixCacheProducer, path: &Path) -> Result<(), Error> {
-        let Blocks { size, capacity } = self.config.blocks;
-        self.config.blocks.size = self.block_size(p.block_size_tokens, &path.key("blockSizeTokens"), size)?;
-        self.config.blocks.capacity =
-            self.positive(p.lru_capacity_per_server, &path.key("lruCapacityPerServer"), capacity)?;
-        let tuned = "no effect: an engine's own block size and capacity always go before these";
-        self.warn_if(p.auto_tune.filter(|on| !on), &path.key("autoTune"), tuned);
-        let whole = "no effect: whole prompts are matched";
-        self.warn_if(p.max_prefix_tokens_to_match, &path.key("maxPrefixTokensToMatch"), whole);
-        self.warn_if(p.max_prefix_blocks_to_match, &path.key("maxPrefixBlocksToMatch"), whole);
-        self.warn_if(p.block_size, &path.key("blockSize"), IN_TOKENS);
-        Ok(())
-    }
-
-    fn block_size(&self, typed: Option<u32>, path: &Path, default: NonZeroU32) -> Result<NonZeroU32, Error> {
-        if typed.is_some_and(|tokens| tokens > MAX_BLOCK_TOKENS) {
-            return Err(self.error(path, format!("a block has at most {MAX_BLOCK_TOKENS} tokens.")));
-        }
-        self.positive(typed, path, default)
-    }
-
-    fn positive(&self, typed: Option<u32>, path: &Path, default: NonZeroU32) -> Result<NonZeroU32, Error> {
-        match typed {
-            None => Ok(default),
-            Some(n) => NonZeroU32::new(n).ok_or_else(|| self.error(path, "it must be at least 1.")),
-        }
-    }
-
-    fn file_discovery(&self, path: &Path) -> Result<FileDiscovery, Error> {
-        let Some(p) = read_at::<Option<plugin::FileDiscovery>>(self.text, path)?.flatten() else {
-            return Err(self.error(path, "file-discovery needs `parameters` with a `path`."));
-        };
-        if p.path.is_empty() {
-            return Err(self.error(&path.key("path"), "the path is empty."));
-        }
-        Ok(FileDiscovery { path: p.path.into(), watch: p.watch_file })
-    }
-
-    /// The declared plugin called `name`, of a kind that fits.
-    fn reference(
-        &self,
-        raw: &Raw,
-        name: &str,
-        path: &Path,
-        fits: impl Fn(Type) -> bool,
-        wanted: &str,
-    ) -> Result<(usize, Type), Error> {
-        let plugins = raw.plugins.as_deref().unwrap_or_default();
-        match plugins.iter().enumerate().find(|(_, plugin)| plugin.name() == name) {
-            Some((at, plugin)) if fits(plugin.kind) => Ok((at, plugin.kind)),
-            Some((_, plugin)) => Err(self.error(path, format!("`{name}` is a {}, not {wanted}.", plugin.kind.name()))),
-            None => Err(self
-                .error(path, format!("no plugin named `{name}` is declared under `plugins`."))
-                .suggest(name, plugins.iter().map(raw::Plugin::name))),
-        }
     }
 
     // ---- the profile ----
@@ -298,7 +130,7 @@ impl<'t> Check<'t> {
             [] => self.declared(raw)?,
             [profile] => self.referred(raw, profile, &path.index(0))?,
             [_, _, ..] => {
-                let message = "there is one profile only; prefill and decode apart come later.";
+                let message = "there is one profile only: prefill/decode disaggregation isn't done yet.";
                 return Err(self.error(&path.index(1), message));
             }
         };
@@ -313,17 +145,15 @@ impl<'t> Check<'t> {
         Ok(())
     }
 
-    /// Without a profile every declared scorer counts once, as llm-d has it.
+    /// Without a profile every declared scorer counts once, and every filter, as llm-d has it.
     fn declared(&mut self, raw: &Raw) -> Result<Vec<Weighted>, Error> {
         let mut scorers = Vec::new();
         for (at, plugin) in raw.plugins.iter().flatten().enumerate() {
-            match plugin.kind {
-                Type::Scorer(scorer) => scorers.push(Weighted { scorer, weight: 1.0 }),
-                Type::MaxScorePicker => {
-                    let parameters = Path::root("plugins").index(at).key("parameters");
-                    self.config.policy.endpoints = self.max_score_picker(&parameters)?;
-                }
-                _ => {}
+            let parameters = Path::root("plugins").index(at).key("parameters");
+            match plugin.kind.job {
+                Job::MaxScorePicker => self.config.policy.endpoints = self.max_score_picker(&parameters)?,
+                job if job.is_filter() => self.config.labelled.extend(self.labelled(job, &parameters)?),
+                job => scorers.extend(job.scorer().map(|scorer| Weighted { scorer, weight: 1.0 })),
             }
         }
         Ok(scorers)
@@ -338,18 +168,22 @@ impl<'t> Check<'t> {
             if parts[..at].iter().any(|earlier| earlier.plugin_ref == part.plugin_ref) {
                 return Err(self.error(&path, format!("`{}` is in this profile already.", part.plugin_ref)));
             }
-            let fits = |kind| matches!(kind, Type::Scorer(_) | Type::MaxScorePicker);
-            let (declared, kind) = self.reference(raw, &part.plugin_ref, &path, fits, "a scorer or a picker")?;
-            match kind {
-                Type::Scorer(scorer) => {
+            let fits = |job: Job| job.scorer().is_some() || job.is_filter() || job.is_picker() || job == Job::Adapters;
+            let wanted = "a scorer, a filter or a picker";
+            let (declared, job) = self.reference(raw, &part.plugin_ref, &path, fits, wanted)?;
+            let parameters = Path::root("plugins").index(declared).key("parameters");
+            match job.scorer() {
+                Some(scorer) => {
                     let weight = part.weight.map_or(1.0, |weight| weight.0);
                     match scorers.iter_mut().find(|weighted| weighted.scorer == scorer) {
                         Some(same) => same.weight += weight,
                         None => scorers.push(Weighted { scorer, weight }),
                     }
                 }
-                _ if picker.is_some() => return Err(self.error(&path, "a profile has one picker.")),
-                _ => picker = Some(Path::root("plugins").index(declared).key("parameters")),
+                None if job.is_filter() => self.config.labelled.extend(self.labelled(job, &parameters)?),
+                None if !job.is_picker() => {}
+                None if picker.is_some() => return Err(self.error(&path, "a profile has one picker.")),
+                None => picker = Some(parameters),
             }
         }
         if let Some(parameters) = picker {
@@ -365,17 +199,17 @@ impl<'t> Check<'t> {
         let path = Path::root("dataLayer");
         for (at, source) in layer.sources.iter().flatten().enumerate() {
             let path = path.key("sources").index(at);
-            let is_source = |kind| kind == Type::MetricsDataSource;
+            let is_source = |job| matches!(job, Job::MetricsDataSource | Job::NotificationSource);
             self.reference(raw, &source.plugin_ref, &path.key("pluginRef"), is_source, "a data source")?;
             for (at, extractor) in source.extractors.iter().flatten().enumerate() {
                 let path = path.key("extractors").index(at).key("pluginRef");
-                let is_extractor = |kind| kind == Type::CoreMetricsExtractor;
+                let is_extractor = |job| matches!(job, Job::CoreMetricsExtractor | Job::PreciseProducer);
                 self.reference(raw, &extractor.plugin_ref, &path, is_extractor, "an extractor")?;
             }
         }
         if let Some(discovery) = &layer.discovery {
             let path = path.key("discovery").key("pluginRef");
-            let is_file = |kind| kind == Type::FileDiscovery;
+            let is_file = |job| job == Job::FileDiscovery;
             let (at, _) = self.reference(raw, &discovery.plugin_ref, &path, is_file, "a discovery")?;
             self.config.discovery = Some(self.file_discovery(&Path::root("plugins").index(at).key("parameters"))?);
         }
@@ -408,7 +242,7 @@ impl<'t> Check<'t> {
         if let Some(header) = ours.tenant_header {
             self.config.tenant_header = Some(self.header(&header, &path.key("tenant_header"))?);
         }
-        self.config.load_only = ours.load_only.unwrap_or_default();
+        self.config.load_only = ours.load_only.unwrap_or(self.config.load_only);
         self.config.trust_request_chat_template = ours.trust_request_chat_template.unwrap_or_default();
         if let Some(trusted) = ours.trust {
             let has = |said| trusted.contains(&said);

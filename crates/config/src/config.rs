@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pick::Policy;
 
-use crate::{Error, Metric, check};
+use crate::{Error, Labelled, Metric, check};
 
 /// Everything that the operator can say, checked, with the defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,8 @@ pub struct Config {
     pub models: Vec<Model>,
     /// The endpoints file, where `dataLayer.discovery` names a `file-discovery`.
     pub discovery: Option<FileDiscovery>,
+    /// What an endpoint's labels must say for it to be chosen: the profile's filters. Default nothing.
+    pub labelled: Vec<Labelled>,
     /// How engines are read.
     pub scrape: Scrape,
     /// Which engines there are.
@@ -64,6 +66,7 @@ impl Default for Config {
             policy: Policy { stale_after: scrape.idle_interval + OVERDUE, ..Policy::default() },
             models: Vec::new(),
             discovery: None,
+            labelled: Vec::new(),
             scrape,
             engines: Engines::default(),
             blocks: Blocks::default(),

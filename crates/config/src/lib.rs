@@ -12,9 +12,11 @@ mod config;
 mod duration;
 pub mod endpoints;
 mod error;
+mod labelled;
 mod metric;
 mod place;
 mod plugin;
+mod plugin_types;
 mod raw;
 mod scalar;
 mod twice;
@@ -25,4 +27,6 @@ pub use config::{
 };
 pub use duration::parse_duration;
 pub use error::Error;
+pub use labelled::{Labelled, Values};
 pub use metric::Metric;
+pub use plugin_types::{Done, PLUGIN_TYPES, PluginType};

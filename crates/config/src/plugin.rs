@@ -1,191 +1,14 @@
-//! The plugin types that are honoured, what each stands for here, their parameters, and what is said of the others.
+//! The parameters of the plugin types that are accepted.
 
-use pick::Scorer;
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny};
 
 use crate::config::Scheme;
 use crate::duration::Span;
-use crate::error::unknown;
 use crate::metric::Spec;
 use crate::scalar;
-
-/// A plugin type that is honoured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Type {
-    Scorer(Scorer),
-    MaxScorePicker,
-    SingleProfileHandler,
-    MetricsDataSource,
-    CoreMetricsExtractor,
-    ApproxPrefixCacheProducer,
-    FileDiscovery,
-}
-
-const HONOURED: [(&str, Type); 11] = [
-    ("queue-scorer", Type::Scorer(Scorer::Waiting)),
-    ("kv-cache-utilization-scorer", Type::Scorer(Scorer::KvUsage)),
-    ("running-requests-size-scorer", Type::Scorer(Scorer::Running)),
-    ("prefix-cache-scorer", Type::Scorer(Scorer::Prefix)),
-    ("active-request-scorer", Type::Scorer(Scorer::InFlight)),
-    ("max-score-picker", Type::MaxScorePicker),
-    ("single-profile-handler", Type::SingleProfileHandler),
-    ("metrics-data-source", Type::MetricsDataSource),
-    ("core-metrics-extractor", Type::CoreMetricsExtractor),
-    ("approx-prefix-cache-producer", Type::ApproxPrefixCacheProducer),
-    ("file-discovery", Type::FileDiscovery),
-];
-
-/// llm-d's other types, by what to do instead.
-const OTHERS: [(&str, &[&str]); 17] = [
-    (
-        "use `prefix-cache-scorer`: the prompt is tokenized here, exactly",
-        &["precise-prefix-cache-scorer", "precise-prefix-cache-producer", "burst-prefix-cache-producer"],
-    ),
-    (
-        "remove it: prompts are tokenized here, with the model's own tokenizer (`warmpath.models`)",
-        &["token-producer", "tokenizer"],
-    ),
-    (
-        "remove it: what is under way at each endpoint is always counted (`active-request-scorer` scores by it)",
-        &["inflight-load-producer"],
-    ),
-    (
-        "`active-request-scorer` and `queue-scorer` are the nearest",
-        &["token-load-scorer", "load-aware-scorer", "latency-scorer", "predicted-latency-producer"],
-    ),
-    (
-        "a scorer of type `spare` under `warmpath.scorers` is the nearest: it spreads cold prompts",
-        &["no-hit-lru-scorer"],
-    ),
-    (
-        "adapters are told apart by `warmpath.models[].adapters`, and each one's cached prefixes draw its requests",
-        &["lora-affinity-scorer"],
-    ),
-    (
-        "a session's own prefix draws its requests (`prefix-cache-scorer`)",
-        &["session-affinity-scorer", "session-affinity-filter", "session-id-producer", "agent-identity"],
-    ),
-    ("`max-score-picker` is the nearest: equals are shuffled", &["random-picker", "weighted-random-picker"]),
-    (
-        "`single-profile-handler` is the nearest: there is one profile",
-        &["header-profile-handler", "data-parallel-profile-handler"],
-    ),
-    (
-        "prefill and decode apart come later",
-        &[
-            "disagg-profile-handler",
-            "pd-profile-handler",
-            "disagg-headers-handler",
-            "prefill-header-handler",
-            "prefix-based-pd-decider",
-            "always-disagg-pd-decider",
-            "always-disagg-multimodal-decider",
-            "decode-filter",
-            "prefill-filter",
-            "encode-filter",
-            "p2p-source-producer",
-        ],
-    ),
-    (
-        "filters come later",
-        &[
-            "label-selector-filter",
-            "by-label",
-            "by-label-selector",
-            "prefix-cache-affinity-filter",
-            "slo-headroom-tier-filter",
-            "utilization-filter",
-            "endpoint-attribute-filter",
-            "topology-affinity-filter",
-        ],
-    ),
-    (
-        "scoring by labels and attributes comes later",
-        &[
-            "context-length-aware",
-            "header-label-affinity-scorer",
-            "endpoint-attribute-scorer",
-            "topology-affinity-scorer",
-            "topology-extractor",
-        ],
-    ),
-    (
-        "flow control and admission come later",
-        &[
-            "utilization-detector",
-            "concurrency-detector",
-            "latency-slo-admitter",
-            "probabilistic-admitter",
-            "global-strict-fairness-policy",
-            "round-robin-fairness-policy",
-            "program-aware-fairness",
-            "fcfs-ordering-policy",
-            "edf-ordering-policy",
-            "slo-deadline-ordering-policy",
-            "static-usage-limit-policy",
-            "priority-holdback-policy",
-            "soft-reflective-ceiling-policy",
-            "sheddable-eviction-filter",
-            "priority-then-time-eviction-order-policy",
-        ],
-    ),
-    (
-        "remove it: every API that is known is parsed without being asked",
-        &[
-            "openai-parser",
-            "anthropic-parser",
-            "vllmhttp-parser",
-            "sglanghttp-parser",
-            "vllmgrpc-parser",
-            "vertexai-parser",
-            "passthrough-parser",
-        ],
-    ),
-    ("models are told by `warmpath.models`", &["models-data-source", "models-data-extractor"]),
-    (
-        "images and other media are no signal of their own",
-        &["mm-embeddings-cache-scorer", "mm-embeddings-cache-producer"],
-    ),
-    (
-        "there is nothing like it here",
-        &[
-            "dcgm-data-source",
-            "dcgm-extractor",
-            "k8s-notification-source",
-            "endpoint-notification-source",
-            "multicluster-queue-scorer",
-            "multicluster-kv-cache-utilization-scorer",
-            "multicluster-prefix-cache-scorer",
-            "multicluster-session-affinity-filter",
-            "multicluster-file-discovery",
-            "disaggregatedset-rollout-screener",
-            "request-attribute-reporter",
-            "local-syncer",
-        ],
-    ),
-];
-
-impl Type {
-    /// What files call it.
-    pub(crate) fn name(self) -> &'static str {
-        HONOURED.iter().find(|(_, this)| *this == self).map_or("warmpath scorer", |(name, _)| name)
-    }
-}
-
-impl<'de> Deserialize<'de> for Type {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        scalar::text(deserializer, |typed| {
-            if let Some((_, known)) = HONOURED.iter().find(|(name, _)| *name == typed) {
-                return Ok(*known);
-            }
-            if let Some((instead, _)) = OTHERS.iter().find(|(_, names)| names.contains(&typed)) {
-                return Err(format!("plugin type `{typed}` isn't supported: {instead}."));
-            }
-            Err(unknown("plugin type", typed, &HONOURED.map(|(name, _)| name)))
-        })
-    }
-}
 
 /// `queue-scorer`, `kv-cache-utilization-scorer`, `running-requests-size-scorer`, `single-profile-handler`: none.
 #[derive(Debug, Default, Deserialize)]
@@ -331,6 +154,90 @@ pub(crate) struct ApproxPrefixCacheProducer {
     pub(crate) max_prefix_blocks_to_match: Option<u64>,
     /// Without effect.
     pub(crate) block_size: Option<u64>,
+}
+
+/// `precise-prefix-cache-producer`, and `precise-prefix-cache-scorer`, which is the scorer and its producer in one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct PrecisePrefixCache {
+    pub(crate) token_processor_config: Option<TokenProcessor>,
+    #[allow(dead_code, reason = "what the type's own warning is about")]
+    kv_events_config: Option<IgnoredAny>,
+    #[allow(dead_code, reason = "the same")]
+    indexer_config: Option<IgnoredAny>,
+    #[allow(dead_code, reason = "the same: picks are always learned at once")]
+    speculative_indexing: Option<IgnoredAny>,
+    #[serde(rename = "speculativeTTL")]
+    #[allow(dead_code, reason = "the same")]
+    speculative_ttl: Option<IgnoredAny>,
+}
+
+/// `tokenProcessorConfig`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct TokenProcessor {
+    #[serde(alias = "blockSize")]
+    pub(crate) block_size_tokens: Option<u32>,
+    /// Without effect: our hashes are nobody else's.
+    #[allow(dead_code, reason = "hashes are our own")]
+    hash_seed: Option<IgnoredAny>,
+}
+
+/// `no-hit-lru-scorer`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct NoHitLru {
+    #[allow(dead_code, reason = "what the type's own warning is about")]
+    lru_size: Option<u64>,
+    /// Must name a declared producer.
+    pub(crate) prefix_match_info_producer_name: Option<String>,
+}
+
+/// `utilization-detector`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct UtilizationDetector {
+    pub(crate) queue_depth_threshold: Option<u64>,
+    pub(crate) kv_cache_util_threshold: Option<f64>,
+    /// Without effect.
+    pub(crate) metrics_staleness_threshold: Option<Span>,
+    /// Without effect.
+    pub(crate) headroom: Option<f64>,
+}
+
+/// `label-selector-filter`: a label selector of Kubernetes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct LabelSelector {
+    pub(crate) match_labels: BTreeMap<String, String>,
+    pub(crate) match_expressions: Vec<Expression>,
+}
+
+/// One of `matchExpressions`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Expression {
+    pub(crate) key: String,
+    pub(crate) operator: Operator,
+    #[serde(default)]
+    pub(crate) values: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub(crate) enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+/// `by-label`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct LabelFilter {
+    pub(crate) label: String,
+    pub(crate) valid_values: Vec<String>,
+    pub(crate) allows_no_label: bool,
 }
 
 /// `file-discovery`.

@@ -5,7 +5,7 @@ use serde::de::{Deserializer, IgnoredAny};
 
 use crate::duration::Span;
 use crate::error::unknown;
-use crate::plugin::Type;
+use crate::plugin_types::Type;
 use crate::scalar;
 
 /// The whole file.
@@ -19,10 +19,10 @@ pub(crate) struct Raw {
     pub(crate) plugins: Option<Vec<Plugin>>,
     pub(crate) scheduling_profiles: Option<Vec<Profile>>,
     pub(crate) data_layer: Option<DataLayer>,
-    pub(crate) flow_control: Option<IgnoredAny>,
-    pub(crate) request_handler: Option<IgnoredAny>,
-    pub(crate) saturation_detector: Option<IgnoredAny>,
-    pub(crate) parser: Option<IgnoredAny>,
+    pub(crate) flow_control: Option<FlowControl>,
+    pub(crate) request_handler: Option<RequestHandler>,
+    pub(crate) saturation_detector: Option<OptionalReference>,
+    pub(crate) parser: Option<Reference>,
     pub(crate) warmpath: Option<Warmpath>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Plugin {
 impl Plugin {
     /// What others refer to it by.
     pub(crate) fn name(&self) -> &str {
-        self.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(self.kind.name())
+        self.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(self.kind.known.name)
     }
 }
 
@@ -149,6 +149,54 @@ pub(crate) struct Source {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Reference {
     pub(crate) plugin_ref: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct OptionalReference {
+    pub(crate) plugin_ref: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct RequestHandler {
+    pub(crate) parsers: Option<Vec<Reference>>,
+}
+
+/// All but the detector is without effect.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub(crate) struct FlowControl {
+    pub(crate) saturation_detector: Option<OptionalReference>,
+    max_bytes: Option<IgnoredAny>,
+    max_requests: Option<IgnoredAny>,
+    #[serde(rename = "defaultRequestTTL")]
+    default_request_ttl: Option<IgnoredAny>,
+    #[serde(rename = "noEndpointRequestTTL")]
+    no_endpoint_request_ttl: Option<IgnoredAny>,
+    default_priority_band: Option<IgnoredAny>,
+    default_negative_priority_band: Option<IgnoredAny>,
+    priority_bands: Option<IgnoredAny>,
+    usage_limit_policy_plugin_ref: Option<IgnoredAny>,
+    enable_eviction: Option<IgnoredAny>,
+}
+
+impl FlowControl {
+    /// The first key that is without effect.
+    pub(crate) fn without_effect(&self) -> Option<&'static str> {
+        let keys = [
+            ("maxBytes", self.max_bytes),
+            ("maxRequests", self.max_requests),
+            ("defaultRequestTTL", self.default_request_ttl),
+            ("noEndpointRequestTTL", self.no_endpoint_request_ttl),
+            ("defaultPriorityBand", self.default_priority_band),
+            ("defaultNegativePriorityBand", self.default_negative_priority_band),
+            ("priorityBands", self.priority_bands),
+            ("usageLimitPolicyPluginRef", self.usage_limit_policy_plugin_ref),
+            ("enableEviction", self.enable_eviction),
+        ];
+        keys.into_iter().find(|(_, typed)| typed.is_some()).map(|(key, _)| key)
+    }
 }
 
 /// What is ours alone.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use cluster::{Kind, News, Rewrites, Scope, Snapshot};
+use config::Labelled;
 use fleet::{Fleet, Member};
 use route::Router;
 use tokio::sync::watch;
@@ -53,11 +54,18 @@ pub(crate) struct Hearers {
     /// Whether the fleet is what its source says, and not only empty as yet.
     pub(crate) synced: watch::Sender<bool>,
     pub(crate) ruled: Arc<ArcSwap<Ruled>>,
+    /// What labels must say of those who may serve.
+    pub(crate) labelled: Vec<Labelled>,
 }
 
 impl Hearers {
+    fn who_may_serve(&self, mut members: Vec<Member>) -> Vec<Member> {
+        members.retain(|member| self.labelled.iter().all(|required| required.is_met(&member.labels)));
+        members
+    }
+
     fn replace(&self, members: Vec<Member>, source: &str) {
-        let changes = self.fleet.replace(members);
+        let changes = self.fleet.replace(self.who_may_serve(members));
         let (joined, left) = (changes.joined.len(), changes.left.len());
         if joined + left > 0 {
             let endpoints = self.fleet.view().endpoints().len();
@@ -78,7 +86,7 @@ impl Hearers {
 pub(crate) async fn follow(source: Source, hearers: Hearers) -> anyhow::Result<Option<Task>> {
     match source {
         Source::File { path, watch } => {
-            hearers.fleet.replace(endpoints_file::read(&path)?);
+            hearers.fleet.replace(hearers.who_may_serve(endpoints_file::read(&path)?));
             hearers.synced.send_replace(true);
             Ok(watch.then(|| Task::of(follow_file(path, hearers))))
         }
@@ -118,5 +126,50 @@ fn hear(news: News, hearers: &Hearers) {
             tracing::info!(kind = kind.as_str(), "this cluster has none of these: nothing depends on them");
         }
         News::NotServed(kind) => tracing::warn!(kind = kind.as_str(), "this cluster has none of these"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::FleetMetrics;
+
+    #[tokio::test]
+    async fn who_does_not_have_the_labels_that_are_required_does_not_serve() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("endpoints.yaml");
+        let endpoint = |name: &str, role: &str| {
+            let port = 8000 + name.len();
+            format!("- {{name: {name}, namespace: a, address: 10.0.0.1, port: \"{port}\", labels: {{{role}}}}}\n")
+        };
+        let endpoints = [
+            endpoint("any", ""),
+            endpoint("decodes", "llm-d.ai/role: decode"),
+            endpoint("prefills", "llm-d.ai/role: prefill"),
+        ];
+        std::fs::write(&path, format!("endpoints:\n{}", endpoints.concat())).expect("a file");
+        let text = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: [{type: decode-filter}]\n";
+        let config = config::Config::read(text).expect("well formed");
+        let fleet = Arc::new(Fleet::new());
+        let router = Router::new(Arc::clone(&fleet));
+        let shown = FleetMetrics {
+            fleet: Arc::clone(&fleet),
+            router: router.clone(),
+            load_only: crate::load_only::LoadOnly::new(false),
+            pool: "default".to_owned(),
+            stale_after: config.policy.stale_after,
+            deprecated: false,
+        };
+        let hearers = Hearers {
+            fleet: Arc::clone(&fleet),
+            router,
+            metrics: Arc::new(Metrics::new(false, shown, Vec::new())),
+            synced: watch::channel(false).0,
+            ruled: Arc::default(),
+            labelled: config.labelled,
+        };
+        follow(Source::File { path, watch: false }, hearers).await.expect("it can be read");
+        let names: Vec<String> = fleet.view().endpoints().iter().map(|e| e.member.name.clone()).collect();
+        assert_eq!(names, ["any", "decodes"]);
     }
 }

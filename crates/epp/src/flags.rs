@@ -27,7 +27,7 @@ pub(crate) struct Cli {
 pub(crate) enum Tool {
     /// Read a config file and print the effective policy in words; exit 1 and say where if it can't be read.
     CheckConfig {
-        /// An EndpointPickerConfig in YAML.
+        /// An EndpointPickerConfig in YAML; `-` reads standard input.
         file: PathBuf,
     },
     /// Print the text, the tokens and the block hashes of the request on standard input, as JSON: what the picker makes

@@ -13,7 +13,7 @@ use blocks::Fingerprint;
 use config::Trust;
 use envoy::{Body, Handler, Inbound, Refusal, Unread, Verdict};
 use fleet::{Fleet, View};
-use pick::{Candidate, Note, Policy};
+use pick::{Note, Policy};
 use route::{Asked, Routed, Router, Unroutable};
 
 use crate::client::{Said, said};
@@ -256,7 +256,8 @@ impl Pipeline {
         self.metrics.picks.stage("route", took);
         let routed = routed.inspect_err(|_| self.metrics.picks.unroutable(model));
         let mut routed = routed.map_err(|why| Refusal::NoEndpoint(why.to_string().into()))?;
-        if self.priority(said) < 0 && routed.candidates.iter().all(Candidate::is_saturated) {
+        let saturation = self.policy.saturation;
+        if self.priority(said) < 0 && routed.candidates.iter().all(|candidate| candidate.is_saturated(saturation)) {
             // What was booked and learned for it undoes itself.
             return Err(Refusal::Saturated(SHED.into()));
         }

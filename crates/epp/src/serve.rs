@@ -79,6 +79,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         metrics: Arc::clone(&metrics),
         synced: tell_synced,
         ruled: Arc::clone(&ruled),
+        labelled: config.labelled.clone(),
     };
     let _follower = discovery::follow(source, hearers).await?;
 

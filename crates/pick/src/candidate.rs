@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use fleet::{EndpointId, Standing};
 
+use crate::Saturation;
+
 /// What is asked, as far as the choice needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
@@ -13,11 +15,6 @@ pub struct Ask {
     /// 0: nothing is known of the prompt, or it is shorter than a block.
     pub blocks: u32,
 }
-
-/// Requests waiting at an endpoint from which on it is saturated.
-const SATURATED_WAITING: f64 = 5.0;
-/// Share of its KV cache in use from which on it is.
-const SATURATED_KV_USAGE: f64 = 0.8;
 
 /// One endpoint as it was read for this choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,12 +52,11 @@ impl Candidate {
         }
     }
 
-    /// Whether it has more than it can serve soon: as many waiting, or as full a KV cache, as llm-d's plain admission allows
-    /// by default. What isn't known, or is too old, doesn't say so.
-    pub fn is_saturated(&self) -> bool {
+    /// Whether it has more than it can serve soon. What isn't known, or is too old, doesn't say so.
+    pub fn is_saturated(&self, from: Saturation) -> bool {
         let known = self.believed();
-        known.waiting.is_some_and(|waiting| waiting >= SATURATED_WAITING)
-            || known.kv_usage.is_some_and(|usage| usage >= SATURATED_KV_USAGE)
+        known.waiting.is_some_and(|waiting| waiting >= from.waiting)
+            || known.kv_usage.is_some_and(|usage| usage >= from.kv_usage)
     }
 
     /// The same, without the figures that can't be believed: those that are no numbers, and all that was read of an

@@ -14,4 +14,4 @@ mod score;
 pub use candidate::{Ask, Candidate};
 pub use choice::pick;
 pub use decision::{Decision, Note, Part, Ranked};
-pub use policy::{Policy, Scorer, Weighted};
+pub use policy::{Policy, Saturation, Scorer, Weighted};

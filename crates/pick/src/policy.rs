@@ -11,6 +11,24 @@ pub struct Policy {
     pub endpoints: usize,
     /// The age from which a reading of an endpoint's load is not believed any more.
     pub stale_after: Duration,
+    /// From when on an endpoint is saturated; scores don't ask.
+    pub saturation: Saturation,
+}
+
+/// From when on an endpoint has more than it can serve soon: either will do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Saturation {
+    /// As many requests waiting.
+    pub waiting: f64,
+    /// As large a share of its KV cache in use, 0..=1.
+    pub kv_usage: f64,
+}
+
+impl Default for Saturation {
+    /// As llm-d's plain admission has it: 5 waiting, or 0.8 of the KV cache.
+    fn default() -> Self {
+        Self { waiting: 5.0, kv_usage: 0.8 }
+    }
 }
 
 impl Default for Policy {
@@ -25,6 +43,7 @@ impl Default for Policy {
             ],
             endpoints: 1,
             stale_after: Duration::from_secs(2),
+            saturation: Saturation::default(),
         }
     }
 }

@@ -163,7 +163,8 @@ async fn a_prompt_that_takes_too_long_to_read_is_picked_for_by_load() {
 
 #[tokio::test]
 async fn a_panic_over_a_request_is_noted_and_the_next_one_is_read() {
-    let pipeline = pipeline();
+    // A backtrace takes its time on a machine that is busy.
+    let pipeline = Pipeline { decide_within: Duration::from_secs(60), ..pipeline() };
     let progress = Progress::default();
     let failed = pipeline.in_time(|| panic!("on purpose"), Weight::Light, &progress, "r").await;
     assert_eq!(failed.notes, [Note::Panicked]);
@@ -231,7 +232,7 @@ async fn a_clusters_rewrite_changes_the_model_after_the_clients_wish_and_its_nam
 async fn what_may_be_shed_is_shed_while_every_endpoint_is_saturated() {
     let priorities = Arc::new([("batch".to_owned(), -1), ("chat".to_owned(), 0)].into());
     let ruled = Arc::new(ArcSwap::from_pointee(Ruled { priorities, ..Ruled::default() }));
-    let pipeline = Pipeline { ruled, ..pipeline() };
+    let mut pipeline = Pipeline { ruled, ..pipeline() };
     let waiting = |waiting: f64| {
         let load = fleet::Load { waiting: Some(waiting), ..fleet::Load::unsaid(Instant::now()) };
         pipeline.fleet.read(pipeline.fleet.view().endpoints()[0].id, fleet::Mark::default(), load);
@@ -246,6 +247,10 @@ async fn what_may_be_shed_is_shed_while_every_endpoint_is_saturated() {
     }
     assert!(matches!(ask("batch").await, Err(Refusal::Saturated(_))));
     assert_eq!(count(&pipeline, "llm_d_epp_inflight_requests"), 0.0);
+
+    pipeline.policy.saturation.waiting = 6.0;
+    let batch = chat(&[("x-llm-d-inference-objective", "batch")]);
+    assert!(pipeline.decide(batch).await.is_ok(), "from when on it is saturated is the operator's to say");
 }
 
 /// The answer in pieces, as they go on.

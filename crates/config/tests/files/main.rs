@@ -1,85 +1,10 @@
 //! Whole files in, what is understood of them out, as text.
 
-use std::fmt::Write as _;
+mod llm_d;
+mod understood;
 
-use config::{Config, Metric};
-
-/// What `yaml` means, one line a thing, and only what differs from the default; or the error.
-fn understood(yaml: &str) -> String {
-    let config = match Config::read(yaml) {
-        Ok(config) => config,
-        Err(error) => return error.to_string(),
-    };
-    let default = Config::default();
-    let mut out = String::new();
-    let mut say = |name: &str, value: String| writeln!(out, "{name} {value}").expect("a string takes all");
-    let scorers: Vec<String> =
-        config.policy.scorers.iter().map(|w| format!("{}*{}", w.scorer.name(), w.weight)).collect();
-    say("policy", scorers.join(" "));
-    if config.policy.endpoints != 1 {
-        say("endpoints", config.policy.endpoints.to_string());
-    }
-    if config.policy.stale_after != default.policy.stale_after {
-        say("stale after", format!("{:?}", config.policy.stale_after));
-    }
-    for m in &config.models {
-        say("model", format!("{} {:?} {} {:?} {:?}", m.name, m.aliases, m.path.display(), m.revision, m.adapters));
-    }
-    if let Some(file) = &config.discovery {
-        say("discovery", format!("{} watch {}", file.path.display(), file.watch));
-    }
-    if config.scrape != default.scrape {
-        let s = &config.scrape;
-        say(
-            "scrape",
-            format!(
-                "{:?} {:?} {:?} every {:?}/{:?} within {:?}",
-                s.scheme, s.path, s.port, s.interval, s.idle_interval, s.timeout
-            ),
-        );
-        if s.tls != default.scrape.tls {
-            say("tls", format!("skip {} ca {:?} client {}", s.tls.skip_verify, s.tls.ca, s.tls.client.is_some()));
-        }
-    }
-    if config.engines.default != default.engines.default || config.engines.label_keys != default.engines.label_keys {
-        say("engines", format!("{} by {:?}", config.engines.default, config.engines.label_keys));
-    }
-    let metric = |m: &Option<Metric>| {
-        m.as_ref()
-            .map_or("-".into(), |m| m.labels.iter().fold(m.name.clone(), |text, (k, v)| format!("{text}/{k}={v}")))
-    };
-    for e in &config.engines.custom {
-        say(
-            "engine",
-            [&e.waiting, &e.running, &e.kv_usage, &e.lora, &e.cache_info, &e.block_size, &e.num_blocks]
-                .iter()
-                .fold(e.name.clone(), |text, m| format!("{text} {}", metric(m)))
-                + &format!(" {} {}", e.block_size_label, e.num_blocks_label),
-        );
-    }
-    if config.blocks != default.blocks {
-        say("blocks", format!("{} tokens, {} blocks", config.blocks.size, config.blocks.capacity));
-    }
-    if let Some(header) = &config.tenant_header {
-        say("tenant", header.clone());
-    }
-    if config.load_only {
-        say("load", "only".to_owned());
-    }
-    if config.trust != default.trust {
-        say("trust", format!("{:?}", config.trust));
-    }
-    if config.trust_request_chat_template {
-        say("templates", "of requests".to_owned());
-    }
-    if config.limits != default.limits {
-        say("body", format!("{} bytes", config.limits.max_body_bytes));
-    }
-    for warning in &config.warnings {
-        say("warning", warning.to_string());
-    }
-    out.trim_end().to_string()
-}
+use config::Config;
+use understood::understood;
 
 #[track_caller]
 fn check(yaml: &str, expected: &str) {
@@ -297,7 +222,6 @@ fn what_has_no_effect_is_said() {
         "\
 featureGates: [flowControl, haPopulateNonLeaderDatastore=false, flowControl=false]
 flowControl: {maxRequests: 5}
-requestHandler: {parsers: []}
 plugins:
 - type: prefix-cache-scorer
   parameters: {matchLengthWeight: 0.5}
@@ -308,13 +232,107 @@ plugins:
 ",
         "\
 policy prefix*1 in_flight*1
-warning line 3: featureGates[0]: no effect: flow control comes later, requests are never held or shed
+warning line 3: featureGates[0]: no effect: requests are never queued; those of negative priority are answered with 429 while \
+         every endpoint is saturated
 warning line 3: featureGates[1]: no effect here
-warning line 4: flowControl: no effect: flow control comes later, requests are never held or shed
-warning line 5: requestHandler: no effect: every API that is known is parsed without being asked
-warning line 8: plugins[0].parameters.matchLengthWeight: no effect: the score is the share of the prompt's blocks that \
+warning line 4: flowControl.maxRequests: no effect: requests are never queued; those of negative priority are answered with 429 while \
+         every endpoint is saturated
+warning line 7: plugins[0].parameters.matchLengthWeight: no effect: the score is the share of the prompt's blocks that \
          an endpoint holds
-warning line 11: plugins[1].parameters.idleThreshold: no effect: the fewest requests under way score 1, the most 0",
+warning line 10: plugins[1].parameters.idleThreshold: no effect: the fewest requests under way score 1, the most 0",
+    );
+}
+
+#[test]
+fn from_when_on_endpoints_are_saturated_is_for_the_detector_to_say() {
+    let near = "near: when an endpoint is saturated; objectives of negative priority are answered with 429 while every endpoint \
+                is, and not from the mean of all on, and one whose metrics are too old doesn't count as saturated";
+    let said =
+        format!("{DEFAULT}\nsaturated from 7 waiting, 0.95 of the KV cache\nwarning line 4: plugins[0].type: {near}");
+    let detector =
+        "plugins:\n- type: utilization-detector\n  parameters: {queueDepthThreshold: 7, kvCacheUtilThreshold: 0.95}\n";
+    check_body(detector, &said);
+    check_body(&format!("{detector}saturationDetector: {{pluginRef: utilization-detector}}\n"), &said);
+    let named = detector.replace("type:", "name: d\n  type:");
+    check_body(
+        &format!("{named}flowControl: {{saturationDetector: {{pluginRef: d}}}}\n"),
+        &said.replace("line 4", "line 5"),
+    );
+    check_body("saturationDetector: {pluginRef: utilization-detector}\n", DEFAULT);
+    check_body(
+        "flowControl: {saturationDetector: {pluginRef: d}}\n",
+        "line 3, column 47: flowControl.saturationDetector.pluginRef: no plugin named `d` is declared under `plugins`.",
+    );
+    check_body(
+        "plugins:\n- type: utilization-detector\n  parameters: {headroom: 0.2, metricsStalenessThreshold: 1s}\n",
+        &format!(
+            "{DEFAULT}\nwarning line 4: plugins[0].type: {near}\nwarning line 5: plugins[0].parameters.headroom: no effect: it is \
+             about choosing an endpoint, and saturated ones are told apart by their scores\nwarning line 5: \
+             plugins[0].parameters.metricsStalenessThreshold: no effect: `warmpath.stale_after` says how long a reading is \
+             believed"
+        ),
+    );
+    let of = |parameters: &str| format!("plugins:\n- type: utilization-detector\n  parameters: {{{parameters}}}\n");
+    check_body(
+        &of("queueDepthThreshold: 0"),
+        "line 5, column 37: plugins[0].parameters.queueDepthThreshold: it must be at least 1.",
+    );
+    check_body(
+        &of("kvCacheUtilThreshold: 1.5"),
+        "line 5, column 38: plugins[0].parameters.kvCacheUtilThreshold: it is a share: more than 0, and at most 1.",
+    );
+}
+
+#[test]
+fn filters_of_a_profile_leave_out_endpoints_by_their_labels() {
+    let plugins = r#"plugins:
+- {name: a, type: label-selector-filter, parameters: {matchLabels: {app: vllm}, matchExpressions: [
+    {key: zone, operator: In, values: [a, b]}, {key: zone, operator: NotIn, values: [c]},
+    {key: gpu, operator: Exists}, {key: old, operator: DoesNotExist}]}}
+- {name: b, type: by-label, parameters: {label: tier, validValues: [x], allowsNoLabel: true}}
+- {name: c, type: by-label, parameters: {label: unused, validValues: [x]}}
+"#;
+    let said = "only app is vllm\nonly zone is a or b\nonly zone isn't c, or missing\nonly a label gpu\nonly no label old\n\
+                only tier is x, or missing";
+    let profile = "schedulingProfiles:\n- name: default\n  plugins: [{pluginRef: a}, {pluginRef: b}]\n";
+    check_body(
+        &format!("{plugins}{profile}"),
+        &format!(
+            "{DEFAULT}\n{said}\nwarning line 10: schedulingProfiles[0]: the profile has no scorer; the default ones are taken \
+             (prefix 3, queue 2, KV 2)"
+        ),
+    );
+    check_body(plugins, &format!("{DEFAULT}\n{said}\nonly unused is x"));
+    check_body(
+        "plugins:\n- type: label-selector-filter\n  parameters: {matchExpressions: [{key: a, operator: In}]}\n",
+        "line unknown: plugins[0].parameters.matchExpressions[0].values: it needs values.",
+    );
+    check_body(
+        "plugins:\n- type: by-label\n  parameters: {label: a}\n",
+        "line 5, column 15: plugins[0].parameters: it needs a `label`, and `validValues` or `allowsNoLabel`.",
+    );
+}
+
+#[test]
+fn prompts_are_left_unread_where_nothing_but_the_passthrough_parser_is_wanted() {
+    let handler = |parsers: &str| {
+        format!(
+            "plugins:\n- type: passthrough-parser\n- type: openai-parser\nrequestHandler: {{parsers: [{parsers}]}}\n"
+        )
+    };
+    let parsed = "warning line 5: plugins[1].type: no effect: every API that is known is parsed without being asked";
+    let unread = "prompts are left unread: passthrough-parser is the only parser";
+    check_body(
+        &handler("{pluginRef: passthrough-parser}"),
+        &format!("{DEFAULT}\nload only\n{parsed}\nwarning line 6: requestHandler.parsers[0]: {unread}"),
+    );
+    check_body(
+        &handler("{pluginRef: openai-parser}, {pluginRef: passthrough-parser}"),
+        &format!("{DEFAULT}\n{parsed}"),
+    );
+    check_body(
+        "plugins:\n- type: passthrough-parser\nparser: {pluginRef: passthrough-parser}\nwarmpath: {load_only: false}\n",
+        &format!("{DEFAULT}\nwarning line 5: parser: {unread}"),
     );
 }
 
@@ -374,21 +392,24 @@ fn other_plugin_types_are_refused_by_name() {
         "line 5, column 9: plugins[0].type: unknown plugin type `queue-scorrer`. Did you mean `queue-scorer`?",
     );
     check_body(
-        "plugins:\n- type: precise-prefix-cache-scorer\n",
-        "line 4, column 9: plugins[0].type: plugin type `precise-prefix-cache-scorer` isn't supported: use \
-         `prefix-cache-scorer`: the prompt is tokenized here, exactly.",
+        "plugins:\n- type: weighted-random-picker\n",
+        "line 4, column 9: plugins[0].type: plugin type `weighted-random-picker` isn't supported: `max-score-picker` is the \
+         nearest: equals are in random order.",
     );
     check_body(
-        "plugins:\n- type: decode-filter\n",
-        "line 4, column 9: plugins[0].type: plugin type `decode-filter` isn't supported: prefill and decode apart come \
-         later.",
+        "plugins:\n- type: prefill-filter\n",
+        "line 4, column 9: plugins[0].type: plugin type `prefill-filter` isn't supported: prefill/decode disaggregation isn't \
+         done yet; `decode-filter` with `single-profile-handler`, for pods that do both, is the nearest.",
     );
     check_body(
         "plugins:\n- type: something\n",
-        "line 4, column 9: plugins[0].type: unknown plugin type `something`; known are queue-scorer, \
-         kv-cache-utilization-scorer, running-requests-size-scorer, prefix-cache-scorer, active-request-scorer, \
-         max-score-picker, single-profile-handler, metrics-data-source, core-metrics-extractor, \
-         approx-prefix-cache-producer, file-discovery.",
+        "line 4, column 9: plugins[0].type: unknown plugin type `something`; known are prefix-cache-scorer, queue-scorer, \
+         kv-cache-utilization-scorer, running-requests-size-scorer, active-request-scorer, max-score-picker, \
+         single-profile-handler, decode-filter, label-selector-filter, by-label-selector, by-label, metrics-data-source, \
+         core-metrics-extractor, approx-prefix-cache-producer, file-discovery, utilization-detector, no-hit-lru-scorer, \
+         lora-affinity-scorer, precise-prefix-cache-producer, precise-prefix-cache-scorer, vllmhttp-parser, \
+         sglanghttp-parser, token-producer, tokenizer, inflight-load-producer, endpoint-notification-source, \
+         openai-parser, anthropic-parser, passthrough-parser.",
     );
 }
 
@@ -403,7 +424,7 @@ fn references_must_be_declared_and_fit() {
     check_body(
         &format!("plugins:\n- type: metrics-data-source\n{profile}  - pluginRef: metrics-data-source\n"),
         "line 8, column 16: schedulingProfiles[0].plugins[0].pluginRef: `metrics-data-source` is a metrics-data-source, \
-         not a scorer or a picker.",
+         not a scorer, a filter or a picker.",
     );
     check_body(
         &format!("plugins:\n- type: queue-scorer\n{profile}  - pluginRef: queue-scorer\n  - pluginRef: queue-scorer\n"),
@@ -451,7 +472,8 @@ fn nothing_is_declared_twice() {
     );
     check_body(
         "schedulingProfiles:\n- name: decode\n  plugins: []\n- name: prefill\n  plugins: []\n",
-        "line 6, column 3: schedulingProfiles[1]: there is one profile only; prefill and decode apart come later.",
+        "line 6, column 3: schedulingProfiles[1]: there is one profile only: prefill/decode disaggregation isn't done \
+         yet.",
     );
     check_body("kind: EndpointPickerConfig\n", "line 3, column 1: the key `kind` stands here twice.");
     check_body(
@@ -585,7 +607,7 @@ fn known(at: &str) -> Vec<String> {
 
 #[test]
 fn each_key_of_ours_is_in_the_documentation() {
-    let page = include_str!("../../../docs/configuration.md");
+    let page = include_str!("../../../../docs/configuration.md");
     let mut keys: Vec<String> = Vec::new();
     for (place, at) in [
         ("warmpath.", "{unheard_of: 1}"),
@@ -606,13 +628,16 @@ fn each_key_of_ours_is_in_the_documentation() {
         assert!(rows().any(|row| row == scorer), "no row of the scorer {scorer}");
     }
     for word in known("{trust: [unheard_of]}") {
-        assert!(page.lines().last().is_some_and(|line| line.contains(&format!("`{word}`"))), "{word}");
+        assert!(
+            page.lines().any(|line| line.starts_with("The words of") && line.contains(&format!("`{word}`"))),
+            "{word}"
+        );
     }
 }
 
 #[test]
 fn the_documentations_example_says_all_keys_and_is_read() {
-    let page = include_str!("../../../docs/configuration.md");
+    let page = include_str!("../../../../docs/configuration.md");
     let (_, rest) = page.split_once("```yaml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     let config = Config::read(example).expect("well formed");
@@ -623,4 +648,27 @@ fn the_documentations_example_says_all_keys_and_is_read() {
     for key in known("{unheard_of: 1}") {
         assert!(example.contains(&format!("  {key}:")), "{key}");
     }
+}
+
+/// What is known of a type's parameters, by what is said of one that isn't.
+fn parameters(of: &str) -> Vec<String> {
+    let text = format!(
+        "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins: [{{type: {of}, parameters: {{unheard_of: 1}}}}]\n"
+    );
+    let error = Config::read(&text).err().map(|error| error.to_string()).unwrap_or_default();
+    let names = error.split_once("known are ").map_or("", |(_, names)| names).trim_end_matches('.');
+    names.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_plugin_type_is_in_the_documentation_as_the_code_has_it() {
+    let page = include_str!("../../../../docs/configuration.md");
+    let (_, rest) = page.split_once("<!-- plugin types -->\n").expect("the table's begin");
+    let (table, _) = rest.split_once("<!-- end -->").expect("its end");
+    let mut expected = "| type | parameters | done | what |\n|---|---|---|---|\n".to_owned();
+    for config::PluginType { name, done, what, .. } in config::PLUGIN_TYPES {
+        let parameters: Vec<String> = parameters(name).iter().map(|name| format!("`{name}`")).collect();
+        expected += &format!("| `{name}` | {} | {} | {what} |\n", parameters.join(", "), done.as_str());
+    }
+    assert!(table == expected, "docs/configuration.md should say:\n{expected}");
 }
