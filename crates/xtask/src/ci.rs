@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::helm::{self, Tool};
 use crate::process::{cargo, finish};
-use crate::{envoy, fixtures, tidy, workspace};
+use crate::{chart, envoy, fixtures, tidy, workspace};
 
 /// The cargo-deny that is installed where there is none.
 const DENY: &str = "0.20.2";
 
-/// Formatting, lints, fuzz targets, docs, tidy, licences, generated code, tests.
+/// Formatting, lints, fuzz targets, docs, tidy, licences, generated code, what the chart renders, tests.
 pub(crate) fn run() -> Result<()> {
     let mut steps = Steps::default();
     steps.step("fmt", || finish(cargo().args(["fmt", "--all", "--check"])));
@@ -29,6 +30,7 @@ pub(crate) fn run() -> Result<()> {
     });
     steps.step("deny", deny);
     steps.step("codegen", || crate::codegen(true));
+    steps.step("chart", || chart::run(true));
     let mut counts = Counts::default();
     steps.step("test", || {
         counts = tests(&[])?;
@@ -50,7 +52,7 @@ fn fuzz_targets() -> Result<()> {
     Ok(())
 }
 
-/// All tests, a real Envoy and real models' files fetched first.
+/// All tests, a real Envoy, a real Helm and real models' files fetched first.
 pub(crate) fn test(arguments: &[String]) -> Result<()> {
     let counts = tests(arguments)?;
     println!("tests: {} passed, {} failed", counts.passed, counts.failed);
@@ -117,10 +119,11 @@ impl Counts {
 }
 
 fn tests(arguments: &[String]) -> Result<Counts> {
-    let envoy = envoy::find_or_fetch()?;
+    let (envoy, helm) = (envoy::find_or_fetch()?, helm::find_or_fetch(Tool::Helm)?);
     fixtures::fetch()?;
     let mut command = cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]).args(arguments).env("ENVOY_BIN", envoy);
+    command.args(["test", "--workspace", "--no-fail-fast"]).args(arguments);
+    command.env("ENVOY_BIN", envoy).env("HELM_BIN", helm);
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test did not start")?;
     let mut counts = Counts::default();
     if let Some(output) = child.stdout.take() {

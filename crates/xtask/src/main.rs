@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program: its output is its result")]
 
+mod chart;
 mod ci;
 #[cfg(feature = "codegen")]
 mod codegen;
@@ -11,8 +12,10 @@ mod demo;
 mod draw;
 mod envoy;
 mod fixtures;
+mod helm;
 mod http;
 mod latency;
+mod npm;
 mod probe;
 mod process;
 mod site;
@@ -23,6 +26,7 @@ mod workspace;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use helm::Tool;
 
 /// Chores of this repository.
 #[derive(Parser)]
@@ -62,6 +66,17 @@ enum Chore {
     Probe(probe::Settings),
     /// Prints the path of a real Envoy; fetches one if there is none.
     Envoy,
+    /// Prints the path of Helm; fetches one if `HELM_BIN` names none.
+    Helm,
+    /// Prints the path of kubectl; fetches one if `KUBECTL_BIN` names none.
+    Kubectl,
+    /// Renders the chart for every file of values in charts/warmpath/ci into tests/fixtures/chart, writes deploy/manifests and
+    /// copies alerts and dashboard into the chart.
+    Chart {
+        /// Compares instead of writing, and fails where they differ.
+        #[arg(long)]
+        check: bool,
+    },
     /// Fetches the files of real models that the tests need and that aren't carried, into target/fixtures.
     Fixtures,
 }
@@ -77,6 +92,9 @@ fn main() -> ExitCode {
         Chore::Codegen { check } => codegen(check),
         Chore::Probe(settings) => probe::run(&settings),
         Chore::Envoy => envoy::find_or_fetch().map(|envoy| println!("{}", envoy.display())),
+        Chore::Helm => helm::find_or_fetch(Tool::Helm).map(|helm| println!("{}", helm.display())),
+        Chore::Kubectl => helm::find_or_fetch(Tool::Kubectl).map(|kubectl| println!("{}", kubectl.display())),
+        Chore::Chart { check } => chart::run(check),
         Chore::Fixtures => fixtures::fetch(),
     };
     match outcome {
