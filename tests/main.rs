@@ -9,6 +9,7 @@
 mod black_box {
     mod client;
     mod envoy;
+    mod helm;
     mod lab;
     mod metrics;
     mod picker;
@@ -21,6 +22,9 @@ mod black_box {
     mod bodies;
     mod cardinality;
     mod chain;
+    mod chart;
+    mod chart_runs;
+    mod deploy;
     mod examples;
     mod failure;
     mod health;

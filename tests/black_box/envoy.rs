@@ -6,7 +6,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use super::client::page;
-use super::program::{Program, free_port, root};
+use super::program::{Program, free_port, root, target};
 
 /// How the gateway learns where to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ fn with_ports(shipped: &str, clients: u16, admin: u16, picker: u16, engines: &[u
 }
 
 /// `$ENVOY_BIN`, one in PATH, or the one that `cargo xtask envoy` fetched.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     if let Some(named) = env::var_os("ENVOY_BIN") {
         return named.into();
     }
@@ -95,8 +95,7 @@ fn binary() -> PathBuf {
         .map(|folder| folder.join("envoy"))
         .find(|at| at.is_file());
     let fetched = || {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
-        let versions = fs::read_dir(target.join("tools/envoy/lib")).ok()?;
+        let versions = fs::read_dir(target().join("tools/envoy/lib")).ok()?;
         versions.flatten().map(|python| python.path().join("site-packages/envoy/_bin/envoy")).find(|at| at.is_file())
     };
     in_path.or_else(fetched).expect("there is no Envoy: `cargo xtask test` fetches one, or set ENVOY_BIN")

@@ -166,6 +166,11 @@ pub fn beside_the_picker(name: &str) -> PathBuf {
     binary
 }
 
+/// Where cargo builds, and `cargo xtask` leaves what it fetched.
+pub fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder within cargo's")
+}
+
 /// The repository's root.
 pub fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);

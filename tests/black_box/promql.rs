@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-const FUNCTIONS: [&str; 12] = [
+const FUNCTIONS: [&str; 13] = [
+    "absent",
     "avg",
     "clamp_min",
     "count",
