@@ -10,6 +10,9 @@ use super::client::page;
 use super::metrics::Page;
 use super::program::{Program, free_port, root};
 
+/// The file that says who serves.
+const ENDPOINTS: &str = "endpoints.yaml";
+
 /// The picker.
 pub struct Picker {
     /// Where gateways go.
@@ -19,7 +22,6 @@ pub struct Picker {
     /// The process.
     pub program: Program,
     metrics_port: u16,
-    endpoints: PathBuf,
     engines: usize,
     command: Vec<String>,
     folder: PathBuf,
@@ -47,12 +49,23 @@ impl Picker {
         Self::start_by(&[env!("CARGO_BIN_EXE_epp")], engines, flags, folder)
     }
 
+    /// Starts one whose endpoints are a cluster's, as the flags say, and waits until it shows metrics.
+    pub fn in_cluster(kubeconfig: &Path, flags: &[&str], folder: &Path) -> Self {
+        let access = format!("KUBECONFIG={}", kubeconfig.display());
+        Self::launch(&["env", &access, env!("CARGO_BIN_EXE_epp")], &[], flags, folder)
+    }
+
     fn start_by(command: &[&str], engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {
-        let endpoints = folder.join("endpoints.yaml");
+        let endpoints = folder.join(ENDPOINTS);
         fs::write(&endpoints, endpoints_file(engines)).expect("an endpoints file can be written");
+        let endpoints = endpoints.display().to_string();
+        let command = [command, &["--endpoints-file", &endpoints]].concat();
+        Self::launch(&command, engines, flags, folder)
+    }
+
+    fn launch(command: &[&str], engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {
         let (port, health_port, metrics_port) = (free_port(), free_port(), free_port());
         let mut all: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-        all.extend(["--endpoints-file".to_owned(), endpoints.display().to_string()]);
         all.extend(["--secure-serving=false", "--bind-address", "127.0.0.1"].map(str::to_owned));
         for (flag, port) in
             [("--grpc-port", port), ("--grpc-health-port", health_port), ("--metrics-port", metrics_port)]
@@ -62,7 +75,7 @@ impl Picker {
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let program = launch(&all, metrics_port, folder);
         let (engines, folder) = (engines.len(), folder.to_path_buf());
-        Self { port, health_port, program, metrics_port, endpoints, engines, command: all, folder }
+        Self { port, health_port, program, metrics_port, engines, command: all, folder }
     }
 
     /// Another process in the place of the one that has ended; waits until it has read every engine.
@@ -103,9 +116,9 @@ impl Picker {
 
     /// Replaces its endpoints file, in one step.
     pub fn set_endpoints(&self, engines: &[SocketAddr]) {
-        let beside = self.endpoints.with_extension("new");
+        let (beside, endpoints) = (self.folder.join("endpoints.new"), self.folder.join(ENDPOINTS));
         fs::write(&beside, endpoints_file(engines)).expect("an endpoints file can be written");
-        fs::rename(beside, &self.endpoints).expect("an endpoints file can be moved into place");
+        fs::rename(beside, endpoints).expect("an endpoints file can be moved into place");
     }
 }
 

@@ -42,6 +42,11 @@ impl Program {
         });
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to end, as Kubernetes does.
     pub fn terminate(&self) {
         self.signal("TERM");
@@ -50,7 +55,7 @@ impl Program {
     /// Stops all its threads where they are, as a paused machine does.
     pub fn freeze(&self) {
         self.signal("STOP");
-        let tasks = format!("/proc/{}/task", self.child.id());
+        let tasks = format!("/proc/{}/task", self.id());
         // A thread that waits for its turn stops when it gets it.
         let is_stopped = |task: PathBuf| {
             let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
@@ -83,13 +88,13 @@ impl Program {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        let status = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status();
         assert!(status.expect("kill can be run").success(), "{} could not be signalled", self.name);
     }
 
     /// The most memory that it has had resident, in bytes.
     pub fn peak_memory(&self) -> usize {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs, on Linux");
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs, on Linux");
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
         peak.and_then(|kilobytes| kilobytes.parse::<usize>().ok()).expect("a number of kilobytes") << 10
     }

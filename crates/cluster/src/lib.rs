@@ -1,4 +1,4 @@
-//! Kubernetes: which pods serve a pool, which objectives and rewrites hold for it.
+//! Kubernetes: which pods serve a pool, which objectives and rewrites hold for it, which of several replicas leads.
 //!
 //! In: objects, as an API server lists and watches them. Out: a [`Snapshot`] whenever something of it has changed. [`Index`] is
 //! all of the meaning and has no client in it; [`watch`] is the client around it, which never ends for the API server's sake: while
@@ -7,6 +7,7 @@
 //! This crate never knows how an endpoint is chosen or read, and is the only one with `kube`.
 
 mod index;
+mod lease;
 mod objects;
 mod pod;
 mod ports;
@@ -15,6 +16,7 @@ mod served;
 mod watch;
 
 pub use index::{Index, Snapshot};
+pub use lease::{Candidate, Standing, contend};
 pub use objects::{Object, Objective, ObjectiveSpec, Pod, Pool, PoolSpec, Rewrite, RewriteSpec};
 pub use ports::{InvalidPorts, TargetPorts};
 pub use rewrites::Rewrites;

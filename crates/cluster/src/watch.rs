@@ -81,7 +81,7 @@ pub enum News {
     Changed(Snapshot),
     /// Objects of that kind can't be watched at the moment: what was known stays.
     Failing(Kind, String),
-    /// They are watched (again).
+    /// They are watched, for the first time or again.
     Watching(Kind),
     /// The cluster has no objects of that kind.
     NotServed(Kind),
@@ -158,8 +158,8 @@ struct Following {
     selected: Option<BTreeMap<String, String>>,
     /// What was told last.
     told: Option<Snapshot>,
-    /// Kinds that fail, so that recovering is told once.
-    failing: Vec<Kind>,
+    /// Kinds that are watched, so that it is told once.
+    watching: Vec<Kind>,
 }
 
 impl Following {
@@ -179,7 +179,7 @@ impl Following {
                 (namespace, Index::of_pods(ports), stream::pending().boxed(), pods)
             }
         };
-        Self { client, namespace, index, others, pods, selected: None, told: None, failing: Vec::new() }
+        Self { client, namespace, index, others, pods, selected: None, told: None, watching: Vec::new() }
     }
 
     async fn next(&mut self) -> Said {
@@ -198,18 +198,18 @@ impl Following {
     fn take(&mut self, said: Said) -> (Option<News>, bool) {
         match said {
             Said::Failing(kind, why) => {
-                if !self.failing.contains(&kind) {
-                    self.failing.push(kind);
-                }
+                self.watching.retain(|other| *other != kind);
                 (Some(News::Failing(kind, why)), false)
             }
             Said::NotServed(kind) => (Some(News::NotServed(kind)), false),
             Said::Event { kind, counts, take } => {
                 take(&mut self.index);
                 self.select();
-                let failed = self.failing.iter().position(|other| *other == kind).filter(|_| counts);
-                let recovered = failed.map(|at| News::Watching(self.failing.swap_remove(at)));
-                (recovered, counts)
+                let begins = counts && !self.watching.contains(&kind);
+                if begins {
+                    self.watching.push(kind);
+                }
+                (begins.then_some(News::Watching(kind)), counts)
             }
         }
     }
@@ -309,7 +309,7 @@ where
 }
 
 /// An error and what is behind it.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(behind) = source {

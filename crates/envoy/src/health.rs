@@ -4,7 +4,7 @@
 //! NOT_SERVING. `liveness` is SERVING unless the runtime has been stuck for long; every other name (the empty one, `readiness`, `inference-extension`, the ext_proc service,
 //! whatever a chart made up) answers readiness, which ends
 //! as soon as the runtime is stuck. Never SERVICE_UNKNOWN: a probe with another name must not take a good
-//! picker down.
+//! picker down. With leader election it is otherwise, as in llm-d: readiness has its own three names there, and others are unknown.
 
 use std::future::Future;
 use std::io;
@@ -52,7 +52,20 @@ struct Condition {
 
 /// The process's readiness: set in one place, asked for by every health service. Clones are one and the same.
 #[derive(Debug, Clone)]
-pub struct Readiness(Arc<watch::Sender<Condition>>);
+pub struct Readiness {
+    condition: Arc<watch::Sender<Condition>>,
+    names: Names,
+}
+
+/// What readiness may be called by a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Any,
+    Known,
+}
+
+/// The names of readiness, where not every name is one.
+const KNOWN: [&str; 3] = ["", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"];
 
 impl Default for Readiness {
     fn default() -> Self {
@@ -61,14 +74,24 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// Not ready, to begin with.
+    /// Not ready, to begin with; asked for by any name.
     pub fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(Condition { state: State::NotReady, pulse: Pulse::Felt })))
+        Self::named(Names::Any)
+    }
+
+    /// The same, where one of several replicas is ready: asked for by its own names only.
+    pub fn of_one_leader() -> Self {
+        Self::named(Names::Known)
+    }
+
+    fn named(names: Names) -> Self {
+        let condition = watch::Sender::new(Condition { state: State::NotReady, pulse: Pulse::Felt });
+        Self { condition: Arc::new(condition), names }
     }
 
     /// Sets it, and wakes who watches. Draining is for good: whatever is set later changes nothing.
     pub fn set(&self, state: State) {
-        self.0.send_if_modified(|now| {
+        self.condition.send_if_modified(|now| {
             let changes = now.state != state && now.state != State::Draining;
             if changes {
                 now.state = state;
@@ -78,12 +101,12 @@ impl Readiness {
     }
 
     pub(crate) fn feel(&self, pulse: Pulse) {
-        self.0.send_if_modified(|now| std::mem::replace(&mut now.pulse, pulse) != pulse);
+        self.condition.send_if_modified(|now| std::mem::replace(&mut now.pulse, pulse) != pulse);
     }
 
     /// What it is now.
     pub fn get(&self) -> State {
-        self.0.borrow().state
+        self.condition.borrow().state
     }
 }
 
@@ -130,12 +153,17 @@ async fn serve(
         .map_err(io::Error::other)
 }
 
-fn answer(service: &str, now: Condition) -> HealthCheckResponse {
+fn answer(service: &str, names: Names, now: Condition) -> HealthCheckResponse {
     let serving = match service {
-        "liveness" => now.pulse != Pulse::Gone,
-        _ => now.state == State::Ready && now.pulse == Pulse::Felt,
+        "liveness" => Some(now.pulse != Pulse::Gone),
+        name => (names == Names::Any || KNOWN.contains(&name))
+            .then_some(now.state == State::Ready && now.pulse == Pulse::Felt),
     };
-    let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
+    let status = match serving {
+        Some(true) => ServingStatus::Serving,
+        Some(false) => ServingStatus::NotServing,
+        None => ServingStatus::ServiceUnknown,
+    };
     HealthCheckResponse { status: status.into() }
 }
 
@@ -144,12 +172,14 @@ impl HealthApi for Health {
     type WatchStream = Watching;
 
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
-        Ok(Response::new(answer(&request.into_inner().service, *self.0.0.borrow())))
+        let Self(Readiness { condition, names }) = self;
+        Ok(Response::new(answer(&request.into_inner().service, *names, *condition.borrow())))
     }
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Watching>, Status> {
-        let changes = WatchStream::new(self.0.0.subscribe());
-        Ok(Response::new(Watching { service: request.into_inner().service, changes, told: None, over: false }))
+        let Self(Readiness { condition, names }) = self;
+        let (service, changes) = (request.into_inner().service, WatchStream::new(condition.subscribe()));
+        Ok(Response::new(Watching { service, names: *names, changes, told: None, over: false }))
     }
 }
 
@@ -157,6 +187,7 @@ impl HealthApi for Health {
 #[derive(Debug)]
 pub struct Watching {
     service: String,
+    names: Names,
     changes: WatchStream<Condition>,
     told: Option<HealthCheckResponse>,
     over: bool,
@@ -169,7 +200,7 @@ impl Stream for Watching {
         while !self.over {
             let Some(condition) = ready!(Pin::new(&mut self.changes).poll_next(cx)) else { break };
             self.over = condition.state == State::Draining;
-            let now = answer(&self.service, condition);
+            let now = answer(&self.service, self.names, condition);
             if self.told.replace(now) != Some(now) {
                 return Poll::Ready(Some(Ok(now)));
             }

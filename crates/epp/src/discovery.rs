@@ -115,12 +115,12 @@ fn hear(news: News, hearers: &Hearers) {
             hearers.synced.send_replace(synced);
         }
         News::Failing(kind, why) => {
-            hearers.metrics.cluster.watching(kind, false);
+            hearers.metrics.cluster.watching(kind.as_str(), false);
             tracing::warn!(kind = kind.as_str(), why, "the API server can't be watched: what was known last stays");
         }
         News::Watching(kind) => {
-            hearers.metrics.cluster.watching(kind, true);
-            tracing::info!(kind = kind.as_str(), "the API server is watched again");
+            hearers.metrics.cluster.watching(kind.as_str(), true);
+            tracing::info!(kind = kind.as_str(), "the API server is watched");
         }
         News::NotServed(kind @ (Kind::Objective | Kind::Rewrite)) => {
             tracing::info!(kind = kind.as_str(), "this cluster has none of these: nothing depends on them");

@@ -119,6 +119,9 @@ pub(crate) struct Flags {
     /// Ports at which those pods serve: one to eight, with commas between them or the flag repeated.
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     pub(crate) endpoint_target_ports: Vec<u16>,
+    /// Of several replicas, only the one that holds a Lease is ready; the others stand by.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    pub(crate) ha_enable_leader_election: bool,
     /// Endpoints file in llm-d's file-discovery form; re-read when it changes. (Warmpath's own flag.)
     #[arg(long, value_name = "FILE")]
     pub(crate) endpoints_file: Option<PathBuf>,

@@ -6,6 +6,7 @@ mod client;
 mod complaints;
 mod cpu;
 mod discovery;
+mod election;
 mod endpoints_file;
 mod engines;
 mod flags;

@@ -28,7 +28,7 @@ use crate::pipeline::Pipeline;
 use crate::settings::Settings;
 use crate::task::Task;
 use crate::understand::Rules;
-use crate::{admin, certificate, discovery, engines, memory_limit, metrics};
+use crate::{admin, certificate, discovery, election, engines, memory_limit, metrics};
 
 /// The pool's name in metrics, where no InferencePool gives one.
 const POOL: &str = "default";
@@ -45,12 +45,12 @@ pub(crate) fn serve(flags: &Flags) -> anyhow::Result<()> {
 }
 
 async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watching>) -> anyhow::Result<()> {
-    let Settings { config, source, file } = settings;
+    let Settings { config, source, candidate, file } = settings;
     let grpc = bind(flags.bind_address, flags.grpc_port).await?;
     let health_port = bind(flags.bind_address, flags.grpc_health_port).await?;
     let admin_port = bind(flags.bind_address, flags.metrics_port).await?;
     let (end, ended) = watch::channel(false);
-    let readiness = Readiness::new();
+    let readiness = if candidate.is_some() { Readiness::of_one_leader() } else { Readiness::new() };
     let watchdog = Watchdog::start(readiness.clone(), patience(flags))?;
     let health_server = tokio::spawn(envoy::run_health(health_port, watchdog.clone(), until(ended.clone())));
     let body_memory = BodyMemory::new(flags.max_body_memory.unwrap_or_else(memory_limit::for_bodies));
@@ -110,7 +110,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         log_decisions: flags.log_decisions,
         ruled,
         complaints: Complaints::default(),
-        metrics,
+        metrics: Arc::clone(&metrics),
     };
     let serving = envoy::Settings {
         limits: Limits { max_body: config.limits.max_body_bytes },
@@ -127,13 +127,24 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
     );
     let draining = readiness.clone();
     let signal = stop_signal()?;
+    let (tell_draining, drains) = watch::channel(false);
     let shutdown = async move {
         signal.await;
         tracing::info!("told to end: draining");
         draining.set(State::Draining);
+        tell_draining.send_replace(true);
     };
-    let _announcer = Task::of(show(synced, readiness));
+    // Who isn't one of several leads.
+    let (tell_leads, leads) = watch::channel(candidate.is_none());
+    let election = candidate.map(|candidate| {
+        tokio::spawn(election::stand(candidate, synced.clone(), tell_leads, Arc::clone(&metrics), until(drains)))
+    });
+    let _announcer = Task::of(show(synced, leads, readiness));
     let served = envoy::run(grpc, tls, pipeline, watchdog, serving, shutdown).await;
+    if let Some(election) = election {
+        // The lease is given up while streams are drained.
+        election.await.context("leader election")?;
+    }
     // Probes and the last scrape are answered until the streams are gone.
     end.send_replace(true);
     let _ = tokio::join!(health_server, admin_server);
@@ -221,13 +232,16 @@ fn count_tokenizers(models: &Models, metrics: &Metrics) {
     }
 }
 
-/// Ready while the fleet is known.
-async fn show(mut synced: watch::Receiver<bool>, readiness: Readiness) {
+/// Ready while the fleet is known and this process leads.
+async fn show(mut synced: watch::Receiver<bool>, mut leads: watch::Receiver<bool>, readiness: Readiness) {
     loop {
-        let known = *synced.borrow_and_update();
-        readiness.set(if known { State::Ready } else { State::NotReady });
-        if synced.changed().await.is_err() {
-            return;
+        let (known, leading) = (*synced.borrow_and_update(), *leads.borrow_and_update());
+        readiness.set(if known && leading { State::Ready } else { State::NotReady });
+        // A sender that is gone says nothing new: the other one may.
+        tokio::select! {
+            Ok(()) = synced.changed() => {}
+            Ok(()) = leads.changed() => {}
+            else => return,
         }
     }
 }

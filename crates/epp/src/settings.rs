@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use cluster::{Scope, TargetPorts};
+use cluster::{Candidate, Scope, TargetPorts};
 use config::Config;
 
 use crate::discovery::Source;
+use crate::election;
 use crate::flags::{self, Flags};
 
 /// What serving takes.
@@ -16,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// Where the endpoints come from.
     pub(crate) source: Source,
+    /// Whether this is one of several replicas of which one leads.
+    pub(crate) candidate: Option<Candidate>,
     /// The config file, if there is one, and what stood in it, without the flags.
     pub(crate) file: Option<(PathBuf, Config)>,
 }
@@ -43,7 +46,16 @@ impl Settings {
             config.models.push(config::Model { name, aliases, path, revision: String::new(), adapters: Vec::new() });
         }
         let source = source(flags, &config)?;
-        Ok(Self { config, source, file })
+        let candidate = match &source {
+            _ if !flags.ha_enable_leader_election => None,
+            Source::Cluster(scope) => Some(election::candidate(scope)?),
+            Source::File { .. } => {
+                anyhow::bail!(
+                    "--ha-enable-leader-election is for endpoints from Kubernetes: an endpoints file has no lease"
+                )
+            }
+        };
+        Ok(Self { config, source, candidate, file })
     }
 }
 

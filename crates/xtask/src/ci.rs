@@ -11,12 +11,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::helm::{self, Tool};
 use crate::process::{cargo, finish};
-use crate::{chart, envoy, fixtures, tidy, workspace};
+use crate::{apiserver, chart, envoy, fixtures, tidy, workspace};
 
 /// The cargo-deny that is installed where there is none.
 const DENY: &str = "0.20.2";
 
-/// Formatting, lints, fuzz targets, docs, tidy, licences, generated code, what the chart renders, tests.
+/// Formatting, lints, fuzz targets, docs, tidy, licences, generated code, what the chart renders, an API server for the tests,
+/// tests.
 pub(crate) fn run() -> Result<()> {
     let mut steps = Steps::default();
     steps.step("fmt", || finish(cargo().args(["fmt", "--all", "--check"])));
@@ -31,6 +32,7 @@ pub(crate) fn run() -> Result<()> {
     steps.step("deny", deny);
     steps.step("codegen", || crate::codegen(true));
     steps.step("chart", || chart::run(true));
+    steps.step("apiserver", || apiserver::find_or_build().map(drop));
     let mut counts = Counts::default();
     steps.step("test", || {
         counts = tests(&[])?;
@@ -52,7 +54,7 @@ fn fuzz_targets() -> Result<()> {
     Ok(())
 }
 
-/// All tests, a real Envoy, a real Helm and real models' files fetched first.
+/// All tests, once what they need is there.
 pub(crate) fn test(arguments: &[String]) -> Result<()> {
     let counts = tests(arguments)?;
     println!("tests: {} passed, {} failed", counts.passed, counts.failed);
@@ -79,7 +81,7 @@ impl Steps {
     fn close(self) -> Result<()> {
         println!("--- summary");
         for (name, took, passed) in &self.done {
-            println!("{name:<8} {:>5} s  {}", took.as_secs(), if *passed { "ok" } else { "FAILED" });
+            println!("{name:<9} {:>5} s  {}", took.as_secs(), if *passed { "ok" } else { "FAILED" });
         }
         let failed: Vec<&str> = self.done.iter().filter(|(_, _, passed)| !passed).map(|(name, ..)| *name).collect();
         if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
@@ -124,6 +126,11 @@ fn tests(arguments: &[String]) -> Result<Counts> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]).args(arguments);
     command.env("ENVOY_BIN", envoy).env("HELM_BIN", helm);
+    match apiserver::find_or_build() {
+        Ok(assets) => drop(command.env(apiserver::ASSETS, assets)),
+        // The others run all the same; those that need it fail and say so.
+        Err(error) => println!("the tests at a real API server can't run: {error:#}"),
+    }
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test did not start")?;
     let mut counts = Counts::default();
     if let Some(output) = child.stdout.take() {

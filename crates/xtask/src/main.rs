@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program: its output is its result")]
 
+mod apiserver;
 mod chart;
 mod ci;
 #[cfg(feature = "codegen")]
@@ -46,7 +47,8 @@ enum Chore {
     /// What asking the picker adds to a request of 2 KB: Envoy alone, with an ext_proc server that does nothing, and with
     /// Warmpath, in turns in one run.
     Latency(latency::Settings),
-    /// Fetches what the tests need (a real Envoy, real models' files), then runs them all.
+    /// Fetches and builds what the tests need (a real Envoy, a real Kubernetes API server, real models' files), then runs them
+    /// all.
     Test {
         /// Arguments for `cargo test --workspace`, such as a name to filter by.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -77,6 +79,8 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Prints the folder of a real kube-apiserver and its etcd; builds them with Go if there are none.
+    Apiserver,
     /// Fetches the files of real models that the tests need and that aren't carried, into target/fixtures.
     Fixtures,
 }
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
         Chore::Helm => helm::find_or_fetch(Tool::Helm).map(|helm| println!("{}", helm.display())),
         Chore::Kubectl => helm::find_or_fetch(Tool::Kubectl).map(|kubectl| println!("{}", kubectl.display())),
         Chore::Chart { check } => chart::run(check),
+        Chore::Apiserver => apiserver::find_or_build().map(|folder| println!("{}", folder.display())),
         Chore::Fixtures => fixtures::fetch(),
     };
     match outcome {
