@@ -25,7 +25,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-use super::program::{Program, folder, free_port, root, wait_until};
+use super::program::{Program, folder, free_port, root, target, wait_until};
 
 /// The token of somebody who may do everything.
 pub const ADMIN: &str = "admin-token";
@@ -144,8 +144,13 @@ impl ApiServer {
         binding["roleRef"] = json!({"apiGroup": rbac, "kind": "Role", "name": name});
         binding["subjects"] = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
         self.apply(&binding);
+        self.token(&account)
+    }
+
+    /// A token of a service account that is there.
+    pub fn token(&self, account: &Value) -> String {
         let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-        let path = format!("{}/token", path(&account));
+        let path = format!("{}/token", path(account));
         let answer = self.ask("POST", &path, "application/json", &asked).expect("a token is given");
         answer["status"]["token"].as_str().expect("a token").to_owned()
     }
@@ -321,9 +326,8 @@ fn binary(name: &str) -> PathBuf {
     if let Some(assets) = env::var_os("KUBEBUILDER_ASSETS") {
         return Path::new(&assets).join(name);
     }
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
     let path = env::var_os("PATH").unwrap_or_default();
-    let folders = env::split_paths(&path).chain([target.join("tools/apiserver")]);
+    let folders = env::split_paths(&path).chain([target().join("tools/apiserver")]);
     let found = folders.map(|folder| folder.join(name)).find(|at| at.is_file());
     found.unwrap_or_else(|| {
         panic!("there is no {name}: `cargo xtask test` builds one (it needs Go), or set KUBEBUILDER_ASSETS")

@@ -10,6 +10,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use super::api_server::{ADMIN, ApiServer, CRDS};
 use super::ext_proc::{Gateway, Pick};
 use super::health::probe;
+use super::helm::{ENGINES, Release};
 use super::picker::Picker;
 use super::pods::{pod, pool, ready, status};
 use super::program::{folder, wait_until};
@@ -245,8 +246,6 @@ fn rules(optional: bool) -> Value {
     if optional {
         let kinds = ["inferenceobjectives", "inferencemodelrewrites"];
         rules.push(json!({"apiGroups": ["llm-d.ai"], "resources": kinds, "verbs": read}));
-        let verbs = ["get", "list", "watch", "create", "update"];
-        rules.push(json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}));
     }
     Value::from(rules)
 }
@@ -389,13 +388,18 @@ fn leaders(pickers: &[&Picker]) -> Vec<usize> {
 
 #[test]
 fn one_replica_is_ready_and_another_one_when_it_ends_or_is_lost() {
-    let (server, namespace) = (ApiServer::shared(), "election");
+    // As the chart installs it, with the rights that it gives and no others.
+    let (server, namespace) = (ApiServer::shared(), "inference");
     server.namespace(namespace);
-    server.apply(&pool(namespace, json!({"app": "vllm"}), &[8000]));
+    let release = Release::render(&format!("replicas: 2\n{ENGINES}"), &[]);
+    let rendered = |kind: &str| serde_json::to_value(release.the(kind)).expect("an object");
+    for kind in ["InferencePool", "ServiceAccount", "Role", "RoleBinding"] {
+        server.apply(&rendered(kind));
+    }
     run(&server, &pod(namespace, "a", "vllm"), &ready(&["10.1.8.1"]));
-    let token = server.account(namespace, "epp", &rules(true));
+    let token = server.token(&rendered("ServiceAccount"));
     let replica = |name: &str| {
-        let named = ["--pool-name", "qwen3", "--pool-namespace", namespace, ELECTION];
+        let named = ["--pool-name", "warmpath", "--pool-namespace", namespace, ELECTION];
         Picker::in_cluster(&server.kubeconfig(&token), &named, &folder(name))
     };
     let mut first = replica("election-first");
@@ -417,7 +421,7 @@ fn one_replica_is_ready_and_another_one_when_it_ends_or_is_lost() {
 
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": format!("epp-{namespace}-qwen3.llm-d.ai"), "namespace": namespace},
+        "metadata": {"name": "epp-inference-warmpath.llm-d.ai", "namespace": namespace},
     });
     let spec = || server.get(&lease).expect("there is a lease")["spec"].clone();
     let before = spec();

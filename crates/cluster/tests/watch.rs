@@ -23,17 +23,24 @@ const PODS: &str = "/api/v1/namespaces/ns/pods";
 const POOLS: &str = "/apis/inference.networking.k8s.io/v1/namespaces/ns/inferencepools";
 const OBJECTIVES: &str = "/apis/llm-d.ai/v1alpha2/namespaces/ns/inferenceobjectives";
 
+type Parameters = BTreeMap<String, String>;
+
+/// Where a watch ends.
+const END: &str = "";
+
 /// What the server has: objects by path and name, and all that has changed, from which watches go on where they left.
 #[derive(Clone)]
 struct Objects {
     by_path: Arc<Mutex<BTreeMap<String, BTreeMap<String, Value>>>>,
     refused: Arc<Mutex<BTreeMap<String, StatusCode>>>,
     changes: Arc<tokio::sync::watch::Sender<Vec<(String, String)>>>,
+    /// Paths and queries of the watches so far.
+    watches: Arc<Mutex<Vec<(String, Parameters)>>>,
 }
 
 impl Objects {
     fn new() -> Self {
-        Self { by_path: Arc::default(), refused: Arc::default(), changes: Arc::default() }
+        Self { by_path: Arc::default(), refused: Arc::default(), changes: Arc::default(), watches: Arc::default() }
     }
 
     /// Puts an object there without a word to those who watch.
@@ -67,6 +74,17 @@ impl Objects {
         });
     }
 
+    /// Ends the watches there, as servers do after some minutes; the last that they say is a version that no object has.
+    fn bookmark_and_end(&self, path: &str) {
+        self.changes.send_modify(|changes| {
+            let metadata = json!({"resourceVersion": (changes.len() + 2).to_string()});
+            let bookmark =
+                json!({"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}});
+            changes.push((path.to_owned(), format!("{bookmark}\n")));
+            changes.push((path.to_owned(), END.to_owned()));
+        });
+    }
+
     /// The changes to come after that version.
     fn changes_after(&self, version: usize, path: String) -> impl Stream<Item = Result<String, Infallible>> + use<> {
         let changes = self.changes.subscribe();
@@ -74,7 +92,8 @@ impl Objects {
             let (path, event) = changes.wait_for(|changes| changes.len() > at).await.ok()?[at].clone();
             Some(((path, event), (changes, at + 1)))
         });
-        after.filter_map(move |(changed, event)| std::future::ready((changed == path).then_some(Ok(event))))
+        let of_path = after.filter_map(move |(changed, event)| std::future::ready((changed == path).then_some(event)));
+        of_path.take_while(|event| std::future::ready(event != END)).map(Ok)
     }
 
     fn refuse(&self, path: &str, status: StatusCode) {
@@ -109,7 +128,7 @@ fn status(code: StatusCode) -> Response {
     (code, body.to_string()).into_response()
 }
 
-async fn answer(State(objects): State<Objects>, uri: Uri, Query(query): Query<BTreeMap<String, String>>) -> Response {
+async fn answer(State(objects): State<Objects>, uri: Uri, Query(query): Query<Parameters>) -> Response {
     let path = uri.path().to_owned();
     if let Some(refused) = objects.refused.lock().expect("sound").get(&path) {
         return status(*refused);
@@ -132,6 +151,7 @@ async fn answer(State(objects): State<Objects>, uri: Uri, Query(query): Query<BT
             json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items});
         return list.to_string().into_response();
     }
+    objects.watches.lock().expect("sound").push((path.clone(), query.clone()));
     let version = query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
     Body::from_stream(objects.changes_after(version, path)).into_response()
 }
@@ -261,6 +281,21 @@ async fn an_expired_watch_is_begun_anew_with_a_list() {
     let expired = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "too old", "reason": "Expired", "code": 410});
     cluster.objects.say(PODS, json!({"type": "ERROR", "object": expired}));
     cluster.until_members(&["b-rank-0", "e-rank-0"]).await;
+}
+
+/// Without them a quiet pool in a busy cluster would fall behind what the API server remembers.
+#[tokio::test]
+async fn watches_ask_for_bookmarks_and_go_on_from_the_last_one() {
+    let mut cluster = Cluster::of_pool(with_two_pods()).await;
+    cluster.until_members(&["a-rank-0", "b-rank-0"]).await;
+    cluster.objects.bookmark_and_end(PODS);
+    cluster.objects.apply(PODS, pod("d", "vllm", 4));
+    cluster.until_members(&["a-rank-0", "b-rank-0", "d-rank-0"]).await;
+    let watches = cluster.objects.watches.lock().expect("sound").clone();
+    let of_pods: Vec<_> = watches.iter().filter(|(path, _)| path == PODS).map(|(_, query)| query).collect();
+    assert!(of_pods.iter().all(|query| query["allowWatchBookmarks"] == "true"), "{of_pods:?}");
+    let versions: Vec<&str> = of_pods.iter().map(|query| query["resourceVersion"].as_str()).collect();
+    assert_eq!(versions, ["0", "2"]);
 }
 
 #[tokio::test]
