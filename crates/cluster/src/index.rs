@@ -20,8 +20,9 @@ pub struct Snapshot {
     pub synced: bool,
     /// The protocol that the pool's servers speak, as `kubernetes.io/h2c`; empty where it isn't said.
     pub app_protocol: String,
-    /// The endpoints that may be picked.
-    pub members: Vec<Member>,
+    /// The endpoints that may be picked. What hasn't changed is the same one as in the snapshot before, so that a large fleet
+    /// isn't built anew for each pod.
+    pub members: Vec<Arc<Member>>,
     /// Priorities by the objectives' names; negative ones may be shed.
     pub priorities: Arc<BTreeMap<String, i32>>,
     /// Models in place of others.
@@ -76,6 +77,8 @@ pub struct Index {
     of: Option<(String, String)>,
     /// The ports where there is no pool to say them.
     ports: TargetPorts,
+    /// What was made of each pod, until it or the pool changes.
+    members: BTreeMap<String, Vec<Arc<Member>>>,
     /// What was made of objectives and rewrites, until one of them changes.
     priorities: Arc<BTreeMap<String, i32>>,
     models: Arc<Rewrites>,
@@ -94,12 +97,26 @@ impl Index {
 
     /// The pool came, changed or went.
     pub fn pool(&mut self, event: Event<Pool>) {
+        let before = (self.ports(), self.selector().cloned());
         self.pool.take(event);
+        if before != (self.ports(), self.selector().cloned()) {
+            self.read_pods();
+        }
     }
 
     /// A pod came, changed or went.
     pub fn pod(&mut self, event: Event<Pod>) {
+        let changed = match &event {
+            Event::Apply(pod) | Event::Delete(pod) => Some(pod.name().to_owned()),
+            Event::Init | Event::InitApply(_) | Event::InitDone => None,
+        };
+        let whole = matches!(event, Event::InitDone);
         self.pods.take(event);
+        if let Some(name) = changed {
+            self.read_pod(&name);
+        } else if whole {
+            self.read_pods();
+        }
     }
 
     /// Pods are about to be listed where none were selected before: nothing is known of them until then.
@@ -134,21 +151,34 @@ impl Index {
 
     /// What it all means now.
     pub fn snapshot(&self) -> Snapshot {
-        let absent = Snapshot::default();
-        let (ports, labels) = if self.of.is_some() {
-            let (Some(ports), Some(labels)) = (self.pool_ports(), self.selector()) else { return absent };
-            (ports, Some(labels))
-        } else {
-            (self.ports.clone(), None)
-        };
-        let selected = |pod: &&Pod| labels.is_none_or(|labels| has_all(pod, labels));
-        let pods = self.pods.objects.values().filter(selected);
+        if self.ports().is_none() {
+            return Snapshot::default();
+        }
         Snapshot {
             synced: self.pods.whole,
             app_protocol: self.present().map(|pool| pool.spec.app_protocol.clone()).unwrap_or_default(),
-            members: pods.flat_map(|pod| pod.members(&ports)).collect(),
+            members: self.members.values().flatten().cloned().collect(),
             priorities: Arc::clone(&self.priorities),
             rewrites: Arc::clone(&self.models),
+        }
+    }
+
+    fn read_pods(&mut self) {
+        let known: Vec<String> = self.members.keys().chain(self.pods.objects.keys()).cloned().collect();
+        known.iter().for_each(|name| self.read_pod(name));
+    }
+
+    /// What a pod means now; who is no other than before stays the same.
+    fn read_pod(&mut self, name: &str) {
+        let selected = |pod: &&Pod| self.of.is_none() || self.selector().is_some_and(|labels| has_all(pod, labels));
+        let pod = self.pods.objects.get(name).filter(selected);
+        let read = pod.zip(self.ports()).map(|(pod, ports)| pod.members(&ports)).unwrap_or_default();
+        let before = self.members.remove(name).unwrap_or_default();
+        let kept =
+            |member: Member| before.iter().find(|before| ***before == member).cloned().unwrap_or(Arc::new(member));
+        let members: Vec<_> = read.into_iter().map(kept).collect();
+        if !members.is_empty() {
+            self.members.insert(name.to_owned(), members);
         }
     }
 
@@ -158,7 +188,12 @@ impl Index {
         self.pool.objects.get(name).filter(|pool| pool.metadata.deletion_timestamp.is_none())
     }
 
-    fn pool_ports(&self) -> Option<TargetPorts> {
+    /// Where pods serve; nothing while there is no pool to say it, or one that selects nothing.
+    fn ports(&self) -> Option<TargetPorts> {
+        if self.of.is_none() {
+            return Some(self.ports.clone());
+        }
+        self.selector()?;
         let spec = &self.present()?.spec;
         let listed = spec.target_ports.iter().map(|port| port.number);
         TargetPorts::new(listed.chain(spec.target_port_number.filter(|_| spec.target_ports.is_empty()))).ok()

@@ -134,6 +134,20 @@ fn nobody_is_gone_while_a_list_is_read_anew_and_who_is_not_on_it_is_gone_then() 
     assert_eq!(addresses(&index), ["10.0.0.2:8000", "10.0.0.3:8000"]);
 }
 
+/// A large pool isn't gone through for each pod's sake.
+#[test]
+fn members_that_have_not_changed_are_the_same_ones() {
+    let mut index = of_pool(vllm(&[8000]), (1..=3).map(|at| object(pod(&format!("p{at}"), "vllm", at))).collect());
+    let before = index.snapshot().members;
+    index.pod(Event::Delete(object(pod("p2", "vllm", 2))));
+    index.pod(Event::Apply(object(pod("p3", "vllm", 3))));
+    let after = index.snapshot().members;
+    assert!(std::sync::Arc::ptr_eq(&before[0], &after[0]) && std::sync::Arc::ptr_eq(&before[2], &after[1]));
+    list(&mut |event| index.pod(event), vec![object(pod("p1", "vllm", 1))]);
+    let listed = index.snapshot().members;
+    assert!(listed.len() == 1 && std::sync::Arc::ptr_eq(&before[0], &listed[0]));
+}
+
 #[test]
 fn each_port_is_an_endpoint_and_a_pod_says_which_are_active() {
     let with = |annotations: Value| {

@@ -59,12 +59,12 @@ pub(crate) struct Hearers {
 }
 
 impl Hearers {
-    fn who_may_serve(&self, mut members: Vec<Member>) -> Vec<Member> {
-        members.retain(|member| self.labelled.iter().all(|required| required.is_met(&member.labels)));
-        members
+    fn who_may_serve(&self, members: Vec<impl Into<Arc<Member>>>) -> Vec<Arc<Member>> {
+        let may = |member: &Arc<Member>| self.labelled.iter().all(|required| required.is_met(&member.labels));
+        members.into_iter().map(Into::into).filter(may).collect()
     }
 
-    fn replace(&self, members: Vec<Member>, source: &str) {
+    fn replace(&self, members: Vec<impl Into<Arc<Member>>>, source: &str) {
         let changes = self.fleet.replace(self.who_may_serve(members));
         let (joined, left) = (changes.joined.len(), changes.left.len());
         if joined + left > 0 {

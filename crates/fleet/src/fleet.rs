@@ -100,38 +100,59 @@ impl Fleet {
         self.view.load_full()
     }
 
-    /// Makes the fleet consist of exactly these members. Endpoints that stay keep their number, reading and books.
-    pub fn replace(&self, members: Vec<Member>) -> Changes {
+    /// Makes the fleet consist of exactly these members. Endpoints that stay keep their number, reading and books. A member that
+    /// is the very one that the fleet holds costs next to nothing.
+    pub fn replace(&self, members: Vec<impl Into<Arc<Member>>>) -> Changes {
         let mut next_id = self.next_id.lock();
         let old = self.view();
         let mut changes = Changes::default();
         let mut endpoints: Vec<Arc<Endpoint>> = Vec::with_capacity(members.len());
-        let known: HashMap<_, _> = old.endpoints.iter().map(|endpoint| (endpoint.member.server(), endpoint)).collect();
+        let mut stays = vec![false; old.endpoints.len()];
+        let held: HashMap<_, _> =
+            old.endpoints.iter().enumerate().map(|(at, e)| (Arc::as_ptr(&e.member), at)).collect();
+        let mut others: Vec<Arc<Member>> = Vec::new();
+        for member in members.into_iter().map(Into::into) {
+            match held.get(&Arc::as_ptr(&member)) {
+                None => others.push(member),
+                Some(&at) if !stays[at] => {
+                    stays[at] = true;
+                    endpoints.push(Arc::clone(&old.endpoints[at]));
+                }
+                // Named twice.
+                Some(_) => {}
+            }
+        }
+        let mut known = HashMap::new();
+        if !others.is_empty() {
+            known.extend(old.endpoints.iter().enumerate().map(|(at, endpoint)| (endpoint.member.server(), at)));
+        }
         let mut seen = HashSet::new();
-        let firsts: Vec<bool> = members.iter().map(|member| seen.insert(member.server())).collect();
-        for (member, _) in members.into_iter().zip(firsts).filter(|(_, first)| *first) {
-            let known = known.get(&member.server()).copied();
-            let endpoint = match known {
-                Some(known) if *known.member == member => Arc::clone(known),
-                Some(known) => Arc::new(Endpoint { member: Arc::new(member), ..Endpoint::clone(known) }),
+        for member in others.iter().filter(|member| seen.insert(member.server())) {
+            let endpoint = match known.get(&member.server()) {
+                Some(&at) if stays[at] => continue,
+                Some(&at) => {
+                    stays[at] = true;
+                    let known = &old.endpoints[at];
+                    match known.member == *member {
+                        true => Arc::clone(known),
+                        false => Arc::new(Endpoint { member: Arc::clone(member), ..Endpoint::clone(known) }),
+                    }
+                }
                 None => {
                     let id = EndpointId(*next_id);
                     *next_id += 1;
-                    let endpoint = Arc::new(Endpoint {
-                        id,
-                        member: Arc::new(member),
-                        reading: Reading::default(),
-                        books: Arc::default(),
-                    });
-                    changes.joined.push(Arc::clone(&endpoint));
-                    endpoint
+                    let member = Arc::clone(member);
+                    let endpoint = Endpoint { id, member, reading: Reading::default(), books: Arc::default() };
+                    changes.joined.push(Arc::new(endpoint));
+                    continue;
                 }
             };
             endpoints.push(endpoint);
         }
+        endpoints.extend(changes.joined.iter().cloned());
         endpoints.sort_by_key(|e| e.id);
-        let stays = |gone: &Arc<Endpoint>| endpoints.binary_search_by_key(&gone.id, |e| e.id).is_ok();
-        changes.left = old.endpoints.iter().filter(|e| !stays(e)).cloned().collect();
+        let gone = old.endpoints.iter().zip(stays).filter(|(_, stays)| !stays);
+        changes.left = gone.map(|(endpoint, _)| Arc::clone(endpoint)).collect();
         self.view.store(Arc::new(View { endpoints }));
         changes
     }
@@ -192,7 +213,7 @@ mod tests {
         let endpoint = Arc::clone(&fleet.view().endpoints()[0]);
         let booking = endpoint.book(70, Instant::now());
         assert_eq!((endpoint.books.open(), endpoint.books.open_tokens()), (1, 70));
-        fleet.replace(vec![]);
+        fleet.replace(Vec::<Member>::new());
         drop(booking);
         assert_eq!((endpoint.books.open(), endpoint.books.open_tokens()), (0, 0));
     }
@@ -240,6 +261,19 @@ mod tests {
         let changes = fleet.replace(vec![restarted, member("c", 3)]);
         assert_eq!(changes.joined[0].id, EndpointId(3), "another server at the same address is another endpoint");
         assert_eq!(fleet.view().at(SocketAddr::from(([127, 0, 0, 1], 2))).map(|e| e.id), Some(EndpointId(3)));
+    }
+
+    #[test]
+    fn a_member_that_is_named_twice_is_one_endpoint() {
+        let fleet = Fleet::new();
+        let one = Arc::new(member("a", 1));
+        let again = Arc::new(member("a", 1));
+        assert_eq!(fleet.replace(vec![Arc::clone(&one), again.clone(), one.clone()]).joined.len(), 1);
+        for twice in [vec![one.clone(), one.clone()], vec![again.clone(), one.clone()], vec![one, again]] {
+            let changes = fleet.replace(twice);
+            assert!(changes.joined.is_empty() && changes.left.is_empty());
+            assert_eq!(fleet.view().endpoints().len(), 1);
+        }
     }
 
     #[test]
