@@ -28,6 +28,7 @@ mod black_box {
     mod chart;
     mod chart_runs;
     mod deploy;
+    mod drop_in;
     mod examples;
     mod failure;
     mod health;

@@ -460,7 +460,7 @@ fn the_picker_may_do_what_it_needs_and_no_more() {
     let check =
         |values: &str, expected: &[&str]| assert_eq!(rights(&Release::render(values, &[])), expected, "{values}");
     let [a, b, c, d] = pool.each_ref().map(String::as_str);
-    let lease = "coordination.k8s.io/leases[\"epp-inference-warmpath.llm-d.ai\"] get,update";
+    let lease = "coordination.k8s.io/leases[\"epp-inference-warmpath.llm-d.ai\"] get,list,watch,update";
     let create = "coordination.k8s.io/leases[] create";
     check(ENGINES, &[a, b, c, d]);
     check(&format!("{ENGINES}replicas: 2"), &[a, b, c, d, lease, create]);

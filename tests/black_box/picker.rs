@@ -49,10 +49,11 @@ impl Picker {
         Self::start_by(&[env!("CARGO_BIN_EXE_epp")], engines, flags, folder)
     }
 
-    /// Starts one whose endpoints are a cluster's, as the flags say, and waits until it shows metrics.
+    /// Starts one whose endpoints are a cluster's, as the flags say, and waits until it shows metrics, to everybody.
     pub fn in_cluster(kubeconfig: &Path, flags: &[&str], folder: &Path) -> Self {
         let access = format!("KUBECONFIG={}", kubeconfig.display());
-        Self::launch(&["env", &access, env!("CARGO_BIN_EXE_epp")], &[], flags, folder)
+        let open = ["--metrics-endpoint-auth=false"];
+        Self::launch(&["env", &access, env!("CARGO_BIN_EXE_epp")], &[], &[&open, flags].concat(), folder)
     }
 
     fn start_by(command: &[&str], engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {

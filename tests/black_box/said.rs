@@ -87,3 +87,23 @@ fn another_model_is_asked_for_and_the_clients_name_is_put_back() {
 fn the_same_where_bodies_are_buffered() {
     check_rewrite("said_rewrite_buffered", "BUFFERED");
 }
+
+/// kubernetes-sigs/gateway-api-inference-extension#1192: bodies and keys were in the log.
+#[test]
+fn neither_prompts_nor_keys_are_in_the_log() {
+    let engine = engine();
+    let stage = start("said_secrets", &engine, "[objective]", "FULL_DUPLEX_STREAMED");
+    let (prompt, key) = ("prompt-that-nobody-may-read", "Bearer key-that-nobody-may-read");
+    let whole = chat("qwen3", prompt);
+    let bodies =
+        [&whole[..], &whole[..whole.len() - 2], &whole.replace(":[", ":{"), &whole.replace("user", "user\u{0}")];
+    for body in bodies {
+        let headers = [("content-type", "application/json"), ("authorization", key), ("x-api-key", key)];
+        ask(stage.port, "POST", CHAT, &headers, body.as_bytes());
+    }
+    let log = stage.picker.program.log();
+    assert!(log.lines().count() >= bodies.len(), "each decision is in it");
+    for secret in [prompt, "key-that-nobody-may-read"] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}

@@ -98,6 +98,7 @@ endpoints:
   "config-file" "/etc/warmpath/config/config.yaml"
   "grpc-port" 9002
   "grpc-health-port" 9003
+  "metrics-endpoint-auth" .Values.metricsAuth.enabled
   "metrics-port" 9090
   "drain-timeout" (printf "%ds" (int .Values.shutdown.drainSeconds))
   "log-decisions" .Values.logging.decisions

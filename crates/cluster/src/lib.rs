@@ -6,6 +6,7 @@
 //!
 //! This crate never knows how an endpoint is chosen or read, and is the only one with `kube`.
 
+mod access;
 mod index;
 mod lease;
 mod objects;
@@ -15,6 +16,7 @@ mod rewrites;
 mod served;
 mod watch;
 
+pub use access::{Reviews, Unasked, Verdict};
 pub use index::{Index, Snapshot};
 pub use lease::{Candidate, Standing, contend};
 pub use objects::{Object, Objective, ObjectiveSpec, Pod, Pool, PoolSpec, Rewrite, RewriteSpec};

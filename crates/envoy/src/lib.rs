@@ -37,5 +37,5 @@ pub use memory::BodyMemory;
 pub use refusal::Refusal;
 pub use replies::{LONGEST_PART, Replies};
 pub use serve::{Settings, run};
-pub use tls::{Tls, TlsError};
+pub use tls::{Terms, Tls, TlsError};
 pub use watchdog::{Patience, Watchdog};

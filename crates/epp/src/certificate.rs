@@ -1,4 +1,4 @@
-//! The certificate of the ext_proc port: read at the start, and again whenever its files change.
+//! The certificate of a port, ext_proc's or the metrics': read at the start, and again whenever its files change.
 //!
 //! In: a directory with `tls.crt` and `tls.key`, or none. Out: a [`Tls`] that shows what stands there. A pair that can't be
 //! used changes nothing, so that one that is half written does no harm.
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use envoy::Tls;
+use envoy::{Terms, Tls};
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -16,10 +16,10 @@ const LOOK: Duration = Duration::from_secs(5);
 type Pair = (Vec<u8>, Vec<u8>);
 
 /// With the directory's certificate, or one made on the spot.
-pub(crate) fn read(directory: Option<&Path>) -> anyhow::Result<Tls> {
-    let Some(directory) = directory else { return Ok(Tls::self_signed()?) };
+pub(crate) fn read(directory: Option<&Path>, terms: &Terms) -> anyhow::Result<Tls> {
+    let Some(directory) = directory else { return Ok(Tls::self_signed(terms)?) };
     let (chain, key) = pair(directory)?;
-    Ok(Tls::from_pem(&chain, &key)?)
+    Ok(Tls::from_pem(&chain, &key, terms)?)
 }
 
 /// Shows what the directory's files become, forever.
@@ -70,8 +70,8 @@ mod tests {
     fn changed_files_are_taken_once_and_broken_ones_are_left() {
         let directory = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).expect("a file");
-        assert!(read(Some(directory.path())).is_err());
-        let tls = read(None).expect("a certificate of our own");
+        assert!(read(Some(directory.path()), &Terms::default()).is_err());
+        let tls = read(None, &Terms::default()).expect("a certificate of our own");
         let mut shown = None;
         look(directory.path(), &tls, &mut shown);
         assert_eq!(shown, None, "one that is missing is no change");
@@ -79,7 +79,7 @@ mod tests {
         write("tls.key", "key");
         look(directory.path(), &tls, &mut shown);
         assert_eq!(shown, Some((b"chain".to_vec(), b"key".to_vec())), "it isn't complained of again");
-        assert!(read(Some(directory.path())).is_err());
+        assert!(read(Some(directory.path()), &Terms::default()).is_err());
     }
 
     /// Decides nothing: health is asked for on the same port.
@@ -128,7 +128,7 @@ mod tests {
         };
         let (old, new) = (signed(), signed());
         write(&old);
-        let tls = read(Some(directory.path())).expect("a certificate");
+        let tls = read(Some(directory.path()), &Terms::default()).expect("a certificate");
         let mut shown = pair(directory.path()).ok();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -27,16 +27,6 @@ pub(crate) enum Source {
     Cluster(Scope),
 }
 
-impl Source {
-    /// The pool's name in metrics, where it has one.
-    pub(crate) fn pool(&self) -> Option<&str> {
-        match self {
-            Self::Cluster(Scope::Pool { name, .. }) => Some(name),
-            Self::Cluster(Scope::Pods { .. }) | Self::File { .. } => None,
-        }
-    }
-}
-
 /// What a cluster's objects rule for requests; nothing where there are none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ruled {

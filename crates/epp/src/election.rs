@@ -32,10 +32,12 @@ pub(crate) fn candidate(scope: &Scope) -> anyhow::Result<Candidate> {
     })
 }
 
-/// What the pod `NAME-HASH-SUFFIX` belongs to.
-fn deployment(pod: &str) -> Option<&str> {
-    let (rest, _) = pod.rsplit_once('-')?;
-    rest.rsplit_once('-').map(|(name, _)| name).filter(|name| !name.is_empty())
+/// The deployment's name in its pod's: `NAME-HASH-HASH`.
+pub(crate) fn deployment(pod: &str) -> Option<&str> {
+    let mut parts = pod.rsplitn(3, '-');
+    let is_hash = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let hashes = [parts.next()?, parts.next()?];
+    parts.next().filter(|name| !name.is_empty() && hashes.into_iter().all(is_hash))
 }
 
 /// Stands once the fleet is known, and until `over`, when the lease is given up.
@@ -96,6 +98,6 @@ mod tests {
     #[test]
     fn a_pods_name_tells_its_deployment() {
         assert_eq!(deployment("my-epp-7d9f8b6c5-x2x7p"), Some("my-epp"));
-        assert_eq!([deployment("epp"), deployment("epp-0"), deployment("-a-b")], [None; 3]);
+        assert_eq!(["epp", "epp-0", "-a-b", "epp--a", "a-B-c"].map(deployment), [None; 5]);
     }
 }

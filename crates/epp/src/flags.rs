@@ -1,20 +1,29 @@
 //! What was typed on the command line, and what it means once checked.
 //!
-//! In: arguments; out: [`Flags`]. Names are those of the llm-d picker where it has the thing, so that its charts'
-//! arguments start this program; what is ours alone is marked so in its help. Nothing is read or opened here.
+//! In: arguments; out: [`Flags`], and what of them does nothing here. Names are those of the llm-d picker where it has the thing,
+//! so that its charts' arguments start this program; what is ours alone is marked so in its help. docs/flags.md is this file, held
+//! to it by a test. Nothing is read or opened here.
 
+mod quantity;
+mod tls;
+mod typed;
+mod unheeded;
+
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use request::Engine;
+
+pub(crate) use tls::terms;
 
 /// The whole command line: flags serve, a sub-command is a tool.
 #[derive(Debug, Parser)]
 #[command(name = "epp", version, about = "Warmpath: an endpoint picker for LLM inference behind Envoy")]
-#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true, args_override_self = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) tool: Option<Tool>,
@@ -88,11 +97,13 @@ pub(crate) struct Reading {
     pub(crate) block_size: NonZeroU32,
 }
 
-/// A switch that takes `--x`, `--x=true` or `--x=false`, as Go's flags do.
-macro_rules! switch {
-    () => {
-        "true"
-    };
+/// The value of a switch, as Go's flags have it: `--x`, `--x=true`, `--x=false`, `--x=0` and so on.
+fn switch(typed: &str) -> Result<bool, String> {
+    match typed {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        other => Err(format!("`{other}` is neither true nor false")),
+    }
 }
 
 /// Everything that serving takes.
@@ -107,20 +118,21 @@ pub(crate) struct Flags {
     /// The InferencePool whose pods are the endpoints.
     #[arg(long, value_name = "NAME")]
     pub(crate) pool_name: Option<String>,
-    /// Namespace of the pool and its pods; default the environment's NAMESPACE, else `default`.
+    /// Namespace of the pool and its pods. Default the environment's NAMESPACE, else `default`.
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) pool_namespace: Option<String>,
     /// API group of the pool.
     #[arg(long, value_name = "GROUP", default_value = "inference.networking.k8s.io")]
     pub(crate) pool_group: String,
-    /// Label selector of the pods that are the endpoints, where there is no pool, as `app=vllm,tier in (a,b)`.
+    /// Label selector of the pods that are the endpoints, where there is no pool, as `app=vllm,tier in (a,b)`. The environment's
+    /// POD_NAME gives the name that metrics call the pool by: the deployment's.
     #[arg(long, value_name = "SELECTOR", requires = "endpoint_target_ports")]
     pub(crate) endpoint_selector: Option<String>,
     /// Ports at which those pods serve: one to eight, with commas between them or the flag repeated.
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     pub(crate) endpoint_target_ports: Vec<u16>,
     /// Of several replicas, only the one that holds a Lease is ready; the others stand by.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub(crate) ha_enable_leader_election: bool,
     /// Endpoints file in llm-d's file-discovery form; re-read when it changes. (Warmpath's own flag.)
     #[arg(long, value_name = "FILE")]
@@ -134,40 +146,79 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "IP")]
     pub(crate) bind_address: Option<IpAddr>,
     /// Port of the ext_proc server.
-    #[arg(long, default_value_t = 9002)]
+    #[arg(long, default_value_t = 9002, value_name = "PORT")]
     pub(crate) grpc_port: u16,
     /// Port of the gRPC health server.
-    #[arg(long, default_value_t = 9003)]
+    #[arg(long, default_value_t = 9003, value_name = "PORT")]
     pub(crate) grpc_health_port: u16,
     /// Port of the metrics and admin pages.
-    #[arg(long, default_value_t = 9090)]
+    #[arg(long, default_value_t = 9090, value_name = "PORT")]
     pub(crate) metrics_port: u16,
+    /// Show the metrics only to whom the cluster's API server lets: TokenReview, then SubjectAccessReview (`get` of `/metrics`). Default
+    /// true where endpoints come from a cluster; with endpoints from a file there is nobody to ask, and it takes `=true` and access to a
+    /// cluster.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub(crate) metrics_endpoint_auth: Option<bool>,
+    /// Directory with tls.crt and tls.key, by which the metrics are served with TLS; read again when it changes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) metrics_cert_dir: Option<PathBuf>,
+    /// Certificates (PEM) of which one must have signed that of a client who wants the metrics. Takes --metrics-cert-dir.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics_client_ca_file: Option<PathBuf>,
 
     /// Serve ext_proc over TLS: with --cert-path's certificate, else a self-signed one.
-    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub(crate) secure_serving: bool,
     /// Directory with tls.crt and tls.key.
     #[arg(long, value_name = "DIR")]
     pub(crate) cert_path: Option<PathBuf>,
+    /// Read that directory again when it changes. (llm-d's default is false, with which a certificate runs out.)
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub(crate) enable_cert_reload: bool,
+    /// The oldest TLS that is spoken, as Go names it: VersionTLS12 or VersionTLS13. Older ones are taken for VersionTLS12, with a
+    /// warning. Default VersionTLS12.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) tls_min_version: Option<String>,
+    /// The cipher suites of TLS 1.2 that are spoken, as Go names them, with commas between them. Those that are too weak to be spoken
+    /// are left out, with a warning. Default all that are strong.
+    #[arg(long, value_name = "SUITES", value_delimiter = ',')]
+    pub(crate) tls_cipher_suites: Vec<String>,
+    /// The largest gRPC message that is read, as 10MiB, 25MB or 4194304. Default what the largest body takes.
+    #[arg(long, value_name = "QUANTITY", value_parser = quantity::parse)]
+    pub(crate) grpc_max_recv_msg_size: Option<usize>,
     /// How long streams under way are served after SIGTERM.
-    #[arg(long, default_value = "30s", value_parser = config::parse_duration)]
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = config::parse_duration)]
     pub(crate) drain_timeout: Duration,
 
-    /// A reading older than this is stale: its endpoint is used only where no fresher one is left.
+    /// How much longer than an idle endpoint's interval ago one was last read when it isn't believed any more: it is used only where no
+    /// fresher one is left. Default as the config has it, 2s.
     #[arg(long, value_name = "DURATION", value_parser = config::parse_duration)]
     pub(crate) metrics_staleness_threshold: Option<Duration>,
-    /// How often a busy endpoint's metrics are read.
+    /// How often a busy endpoint's metrics are read; less than 50ms is raised to it, with a warning. Default as the config has it,
+    /// 200ms.
     #[arg(long, value_name = "DURATION", value_parser = config::parse_duration)]
     pub(crate) refresh_metrics_interval: Option<Duration>,
+    /// How engines' metrics are read: http or https. Default as the config's `metrics-data-source` has it, http.
+    #[arg(long, value_name = "SCHEME", value_parser = ["http", "https"])]
+    pub(crate) model_server_metrics_scheme: Option<String>,
+    /// The path of engines' metrics. Default as the config has it, else as the engine does.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) model_server_metrics_path: Option<String>,
+    /// The port of engines' metrics; 0 is the one that serves. Default as the config has it, 0.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) model_server_metrics_port: Option<u16>,
+    /// Whether any certificate of an engine will do. Default as the config has it, true.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub(crate) model_server_metrics_https_insecure_skip_verify: Option<bool>,
     /// Answer 400 to bodies that can't be understood instead of passing them on by load, as llm-d does.
     /// (Warmpath's own flag.)
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub(crate) strict_requests: bool,
     /// Ignore the gateway's subset hint.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub(crate) disable_endpoint_subset_filter: bool,
     /// Also export the deprecated inference_* names of the metrics. (Warmpath's own flag.)
-    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub(crate) deprecated_metrics: bool,
     /// Largest request body in bytes; larger ones are refused with 413. (Warmpath's own flag.)
     #[arg(long, value_name = "BYTES")]
@@ -187,10 +238,10 @@ pub(crate) struct Flags {
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = config::parse_duration)]
     pub(crate) stuck_after: Duration,
     /// Tell the gateway every candidate's score in the metadata `x-gateway-destination-endpoint-scores`.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub(crate) emit_endpoint_scores: bool,
     /// Heed the conformance tests' request header and answer theirs: clients choose endpoints then. (Warmpath's own flag.)
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub(crate) conformance_test_headers: bool,
     /// Threads for parsing, rendering and tokenizing; default one a core. (Warmpath's own flag.)
     #[arg(long, value_name = "N")]
@@ -200,21 +251,66 @@ pub(crate) struct Flags {
     #[arg(long, default_value_t = 256, value_name = "N")]
     pub(crate) cpu_queue: usize,
 
-    /// Log verbosity: 2 is the default, 4 debug, 5 trace. RUST_LOG overrides it.
-    #[arg(short = 'v', long = "v", default_value_t = 2, value_name = "LEVEL")]
-    pub(crate) verbosity: u8,
+    /// Log verbosity: up to 3 info, 4 debug, 5 trace. RUST_LOG overrides it.
+    #[arg(short = 'v', long = "v", default_value_t = 2, value_name = "LEVEL", allow_negative_numbers = true)]
+    pub(crate) verbosity: i32,
     /// Log form: json or console.
-    #[arg(long, default_value = "json", value_name = "FORM", value_parser = ["json", "console"])]
+    #[arg(long, default_value_if("zap_devel", "true", "console"), default_value = "json", value_name = "FORM", value_parser = ["json", "console"])]
     pub(crate) zap_encoder: String,
-    /// Log each decision as one line.  (Warmpath's own flag.)
-    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = switch!())]
+    /// Log for a person, as --zap-encoder=console does.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub(crate) zap_devel: bool,
+    /// Log level: debug, info, error or panic, or a number as --v takes it, before which it goes.
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    pub(crate) zap_log_level: Option<&'static str>,
+    /// Log each decision as one line. (Warmpath's own flag.)
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub(crate) log_decisions: bool,
 }
 
 impl Cli {
-    /// Parses the process's arguments. Empty ones are dropped: KServe's template leaves them where a flag is off.
-    pub(crate) fn from_process() -> Self {
-        Self::parse_from(std::env::args_os().enumerate().filter(|(at, a)| *at == 0 || !a.is_empty()).map(|(_, a)| a))
+    /// Parses the process's arguments; gives what is to be said of those that do nothing. Where they are wrong the process ends, with a
+    /// word on standard error.
+    pub(crate) fn from_process() -> (Self, Vec<String>) {
+        Self::from_typed(std::env::args_os().collect()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn from_typed(typed: Vec<OsString>) -> Result<(Self, Vec<String>), clap::Error> {
+        let mut command = unheeded::added_to(Self::command());
+        let wrong = |command: &mut clap::Command, message| command.error(clap::error::ErrorKind::InvalidValue, message);
+        let typed = typed::clean(&command, typed).map_err(|message| wrong(&mut command, message))?;
+        let typed = command.try_get_matches_from_mut(typed)?;
+        let unheeded = unheeded::warnings(&typed).map_err(|message| wrong(&mut command, message))?;
+        Ok((Self::from_arg_matches(&typed)?, unheeded))
+    }
+}
+
+impl Flags {
+    /// The level that is logged from.
+    pub(crate) fn level(&self) -> &'static str {
+        self.zap_log_level.unwrap_or_else(|| verbose(self.verbosity))
+    }
+}
+
+/// llm-d's verbosity: what is less than nothing is the default there, and no more than the default's here.
+fn verbose(verbosity: i32) -> &'static str {
+    match verbosity {
+        ..=3 => "info",
+        4 => "debug",
+        5.. => "trace",
+    }
+}
+
+/// A level as zap has it.
+fn level(typed: &str) -> Result<&'static str, String> {
+    match typed.to_ascii_lowercase().as_str() {
+        "debug" => Ok("debug"),
+        "info" => Ok("info"),
+        "error" | "panic" => Ok("error"),
+        number => match number.parse() {
+            Ok(verbosity @ 1..) => Ok(verbose(verbosity)),
+            _ => Err(format!("`{typed}` is no level: debug, info, error, panic, or a number above 0")),
+        },
     }
 }
 
@@ -238,7 +334,11 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(std::iter::once("epp").chain(line.split_whitespace()))
+        said(line).map(|(cli, _)| cli)
+    }
+
+    fn said(line: &str) -> Result<(Cli, Vec<String>), clap::Error> {
+        Cli::from_typed(std::iter::once("epp").chain(line.split_whitespace()).map(OsString::from).collect())
     }
 
     #[test]
@@ -255,6 +355,92 @@ mod tests {
         assert!(parse("--secure-serving=true").expect("on").flags.secure_serving);
         assert!(parse("--strict-requests").expect("bare").flags.strict_requests);
         assert!(parse("--strict-requests maybe").is_err(), "a switch takes no separate word");
+        let apart = parse("--secure-serving false").expect_err("it would be ignored by Go").to_string();
+        assert!(apart.contains("`--secure-serving=false`"), "{apart}");
+        assert!(!parse("--secure-serving=0 --v=3 --v=4").expect("the last one counts").flags.secure_serving);
+    }
+
+    #[test]
+    fn what_does_nothing_here_is_said_once_and_what_is_agreed_on_is_not() {
+        let check = |line: &str, expected: &[&str]| assert_eq!(said(line).expect("taken").1, expected, "{line}");
+        check("", &[]);
+        check("--tracing=false --enable-pprof=false --health-checking", &[]);
+        check("--tracing --tracing=true", &["--tracing=true has no effect: no traces are exported"]);
+        check(
+            "--grpc-max-send-msg-size 10MiB --zap-time-encoding=epoch",
+            &[
+                "--grpc-max-send-msg-size=10MiB has no effect: what is sent is bounded by what was received",
+                "--zap-time-encoding=epoch has no effect: times are written by RFC 3339",
+            ],
+        );
+        for wrong in ["--grpc-max-send-msg-size=much", "--tracing=maybe", "--refresh-prometheus-metrics-interval=5"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        let refused = parse("--lora-info-metric=x").expect_err("as with llm-d").to_string();
+        assert!(refused.contains("--lora-info-metric is deprecated and can't be used"), "{refused}");
+    }
+
+    #[test]
+    fn logs_are_asked_for_as_zap_has_it() {
+        let check = |line: &str, expected: (&str, &str)| {
+            let flags = parse(line).expect(line).flags;
+            assert_eq!((flags.level(), flags.zap_encoder.as_str()), expected, "{line}");
+        };
+        check("", ("info", "json"));
+        check("-v 4", ("debug", "json"));
+        check("--v=-1 --zap-devel", ("info", "console"));
+        check("-v=5 --zap-log-level=error --zap-devel=true --zap-encoder=json", ("error", "json"));
+        check("--zap-log-level=Debug --zap-devel=false", ("debug", "json"));
+        check("--zap-log-level=5", ("trace", "json"));
+        assert!(parse("--zap-log-level=loud").is_err());
+    }
+
+    /// Those of llm-d's picker (pkg/epp/server/options.go at ebab687), of the gateway-api-inference-extension's 1.5, and of its small
+    /// picker.
+    const LLM_D: &str = "grpc-port grpc-health-port metrics-port pool-name pool-namespace pool-group endpoint-selector \
+        endpoint-target-ports disable-endpoint-subset-filter emit-endpoint-scores ha-enable-leader-election drain-timeout \
+        grpc-max-recv-msg-size grpc-max-send-msg-size refresh-metrics-interval refresh-prometheus-metrics-interval \
+        metrics-staleness-threshold total-queued-requests-metric total-running-requests-metric \
+        kv-cache-usage-percentage-metric lora-info-metric cache-info-metric health-checking enable-pprof secure-serving cert-path \
+        enable-cert-reload tls-min-version tls-cipher-suites metrics-endpoint-auth metrics-cert-dir metrics-client-ca-file \
+        enable-grpc-stream-metrics tracing config-file config-text allow-experimental-plugins v zap-devel zap-encoder \
+        zap-log-level zap-stacktrace-level zap-time-encoding model-server-metrics-scheme model-server-metrics-path \
+        model-server-metrics-port model-server-metrics-https-insecure-skip-verify";
+
+    /// docs/flags.md's table, as these definitions have it.
+    fn table() -> String {
+        let ours = "(Warmpath's own flag";
+        let mut table = "| flag | default | | what |\n|---|---|---|---|\n".to_owned();
+        for arg in unheeded::added_to(Cli::command()).get_arguments() {
+            let Some(name) = arg.get_long().filter(|name| !["help", "version"].contains(name)) else { continue };
+            let value = arg.get_value_names().filter(|_| arg.get_num_args().is_none_or(|n| n.min_values() > 0));
+            let value = value.map_or(String::new(), |names| format!(" {}", names[0]));
+            let default: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+            let default = default.join(" ");
+            let help = arg.get_help().expect("each says what it is for").to_string();
+            let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+            let known = LLM_D.split_whitespace().any(|known| known == name);
+            assert_eq!(known, !help.contains(ours), "--{name}: whose flag it is");
+            let part = if known { unheeded::part(name) } else { "ours" };
+            let help =
+                help.split_once(ours).map_or(help.as_str(), |(before, _)| before).trim_end().trim_end_matches('.');
+            let help = help.strip_prefix("No effect: ").unwrap_or(help).replace('|', "\\|");
+            table += &format!("| `--{name}{value}` | {default} | {part} | {help} |\n");
+        }
+        table
+    }
+
+    #[test]
+    fn each_flag_of_llm_d_is_known_and_each_is_in_the_documentation_as_it_is_here() {
+        let table = table();
+        for name in LLM_D.split_whitespace() {
+            let rows = table.lines().filter(|row| row.starts_with(&format!("| `--{name}")));
+            assert!(rows.count() >= 1, "--{name} isn't known");
+        }
+        let page = include_str!("../../../docs/flags.md");
+        let (_, rest) = page.split_once("<!-- flags -->\n").expect("the table's begin");
+        let (written, _) = rest.split_once("<!-- end -->").expect("its end");
+        assert!(written == table, "docs/flags.md should say:\n{table}");
     }
 
     #[test]

@@ -18,14 +18,9 @@ const WAITING: usize = 1024;
 /// How long the end of the process waits for them.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Starts logging: `verbosity` as llm-d counts it (up to 3 info, 4 debug, 5 trace), `form` `json` or `console`, the latter
-/// in colour on a terminal. `RUST_LOG` overrides the verbosity. What is logged is written until the value is dropped.
-pub(crate) fn start(verbosity: u8, form: &str) -> Logging {
-    let level = match verbosity {
-        0..=3 => "info",
-        4 => "debug",
-        _ => "trace",
-    };
+/// Starts logging from that level on, `form` `json` or `console`, the latter in colour on a terminal. `RUST_LOG` overrides the level.
+/// What is logged is written until the value is dropped.
+pub(crate) fn start(level: &str, form: &str) -> Logging {
     let ours = ["cluster", "config", "engine", "envoy", "epp", "route", "tokens"];
     let directives = ours.map(|name| format!("{name}={level}")).join(",");
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("warn,{directives}")));

@@ -34,14 +34,17 @@ use flags::{Cli, Tool};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::from_process();
+    let (cli, unheeded) = Cli::from_process();
     match cli.tool {
         Some(Tool::CheckConfig { file }) => tools::check_config(&file),
         Some(Tool::Tokenize { reading }) => tools::tokenize(&reading),
         Some(Tool::Render { template, context }) => tools::render(&template, &context),
         Some(Tool::Audit { reading, json, files }) => tools::audit(&reading, &files, json),
         None => {
-            let _logging = logging::start(cli.flags.verbosity, &cli.flags.zap_encoder);
+            let _logging = logging::start(cli.flags.level(), &cli.flags.zap_encoder);
+            for warning in unheeded {
+                tracing::warn!("flags: {warning}");
+            }
             match serve::serve(&cli.flags) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {

@@ -30,12 +30,12 @@ use crate::task::Task;
 use crate::understand::Rules;
 use crate::{admin, certificate, discovery, election, engines, memory_limit, metrics};
 
-/// The pool's name in metrics, where no InferencePool gives one.
-const POOL: &str = "default";
-
 /// Serves until SIGTERM or SIGINT, then drains.
 pub(crate) fn serve(flags: &Flags) -> anyhow::Result<()> {
     let settings = Settings::read(flags)?;
+    for warning in &settings.warnings {
+        tracing::warn!("flags: {warning}");
+    }
     for warning in &settings.config.warnings {
         tracing::warn!("config: {warning}");
     }
@@ -45,7 +45,7 @@ pub(crate) fn serve(flags: &Flags) -> anyhow::Result<()> {
 }
 
 async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watching>) -> anyhow::Result<()> {
-    let Settings { config, source, candidate, file } = settings;
+    let Settings { config, source, candidate, file, pool, terms, metrics: access, .. } = settings;
     let grpc = bind(flags.bind_address, flags.grpc_port).await?;
     let health_port = bind(flags.bind_address, flags.grpc_health_port).await?;
     let admin_port = bind(flags.bind_address, flags.metrics_port).await?;
@@ -64,12 +64,13 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         load_only: load_only.clone(),
         fleet: Arc::clone(&fleet),
         router: router.clone(),
-        pool: source.pool().unwrap_or(POOL).to_owned(),
+        pool,
         stale_after: config.policy.stale_after,
         deprecated: flags.deprecated_metrics,
     };
     let metrics = Arc::new(Metrics::new(flags.deprecated_metrics, fleet_metrics, watching));
-    let admin_server = tokio::spawn(admin::run(admin_port, Arc::clone(&metrics), until(ended)));
+    let access = admin::Access::new(&access).await?;
+    let admin_server = tokio::spawn(admin::run(admin_port, access, Arc::clone(&metrics), until(ended)));
     let _scraper = Task::of(scraper(&config, &fleet, &router, &metrics)?.run());
     let (tell_synced, synced) = watch::channel(false);
     let ruled = Arc::default();
@@ -116,12 +117,13 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         limits: Limits { max_body: config.limits.max_body_bytes },
         body_memory,
         body_stall: flags.body_stall,
+        max_message: flags.grpc_max_recv_msg_size.filter(|bytes| *bytes > 0),
         drain: flags.drain_timeout,
         ..envoy::Settings::default()
     };
-    let tls = if flags.secure_serving { Some(certificate::read(flags.cert_path.as_deref())?) } else { None };
-    let _shower =
-        tls.clone().zip(flags.cert_path.clone()).map(|(tls, directory)| Task::of(certificate::follow(directory, tls)));
+    let tls = if flags.secure_serving { Some(certificate::read(flags.cert_path.as_deref(), &terms)?) } else { None };
+    let followed = flags.cert_path.clone().filter(|_| flags.enable_cert_reload);
+    let _shower = tls.clone().zip(followed).map(|(tls, directory)| Task::of(certificate::follow(directory, tls)));
     tracing::info!(
         address = %grpc.local_addr()?, tls = tls.is_some(), endpoints = fleet.view().endpoints().len(), "serving ext_proc"
     );

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use envoy::{
-    BodyMemory, Handler, Inbound, Limits, Patience, Readiness, Refusal, ResponseHead, Settings, State, Ticket, Tls,
-    Unread, Verdict, Watchdog,
+    BodyMemory, Handler, Inbound, Limits, Patience, Readiness, Refusal, ResponseHead, Settings, State, Terms, Ticket,
+    Tls, Unread, Verdict, Watchdog,
 };
 use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingRequest;
 use envoy_types::pb::envoy::service::ext_proc::v3::ProcessingResponse;
@@ -397,7 +397,7 @@ async fn when_the_drain_window_ends_what_is_unanswered_is_refused_and_the_rest_l
 #[tokio::test]
 async fn a_given_certificate_is_shown_and_can_be_replaced() {
     let (first, second) = (certificate(), certificate());
-    let tls = Tls::from_pem(first.0.as_bytes(), first.1.as_bytes()).unwrap();
+    let tls = Tls::from_pem(first.0.as_bytes(), first.1.as_bytes(), &Terms::default()).unwrap();
     let picker = Picker::start(Settings::default(), Some(tls.clone()), 1).await;
 
     let before = trusting(&picker, &first.0).await.unwrap();
@@ -440,7 +440,7 @@ fn certificate() -> (String, String) {
 
 #[tokio::test]
 async fn a_certificate_of_our_own_and_a_slow_handshake_beside_it() {
-    let tls = Tls::self_signed().unwrap();
+    let tls = Tls::self_signed(&Terms::default()).unwrap();
     let picker = Picker::start(Settings::default(), Some(tls), 1).await;
     // It never says a word, and holds nobody up.
     let _silent = TcpStream::connect(picker.address).await.unwrap();
