@@ -6,16 +6,13 @@
 //! Both remember what they encoded before.
 
 mod exact;
-mod memo;
 mod pieces;
 
 use tokenizers::Tokenizer;
 
-use crate::{EncodeError, LoadError};
+use crate::{EncodeError, LoadError, MemoStats};
 use exact::Exact;
 use pieces::Pieces;
-
-pub use memo::MemoStats;
 
 /// A model's encoder. Shared by threads.
 #[derive(Debug)]

@@ -9,14 +9,15 @@ mod estimate;
 mod files;
 mod harmony;
 mod media;
+mod memo;
 mod messages;
 mod model;
 mod requested;
 mod template;
 mod truncation;
 
-pub use encoder::MemoStats;
 pub use files::Files;
+pub use memo::MemoStats;
 pub use model::Model;
 pub use template::{Fault, Template, TemplateError};
 
@@ -24,7 +25,7 @@ use std::{borrow::Cow, time::SystemTime};
 
 use request::{Engine, Prompt, Truncation};
 
-/// What an encoder remembers at most by default, in bytes: some seventy conversations of 100,000 tokens.
+/// What a model remembers at most by default, in bytes: some thirty-five conversations of 100,000 tokens.
 pub const DEFAULT_MEMO_BYTES: usize = 64 << 20;
 
 /// What turns prompts into token ids: a model's own encoder and template, or an estimate.
@@ -163,7 +164,7 @@ impl Tokenizer {
         Tokenizer::load_with(files, DEFAULT_MEMO_BYTES)
     }
 
-    /// As [`Tokenizer::load`], remembering the ids of texts within `memo_bytes`; 0 remembers nothing.
+    /// As [`Tokenizer::load`], remembering the texts of messages and the ids of texts within `memo_bytes`; 0 remembers nothing.
     ///
     /// # Errors
     /// As [`Tokenizer::load`].

@@ -3,7 +3,7 @@
 //! In: the model's files, then prompts; out: rendered text and token ids. What the engine leaves out of the template's
 //! context is left out here.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use minijinja::Value;
 use request::{
@@ -18,7 +18,7 @@ use crate::{
     media::{self, Placeholders},
     messages::{self, Conversation},
     requested::Requested,
-    template::{ContentFormat, Dict, List, to_template},
+    template::{ContentFormat, Dict, List, Recollection, to_template},
     truncation,
 };
 
@@ -29,12 +29,18 @@ const CONTINUE_TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 const SPECIAL_TOKENS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
+/// Of the bytes that a model may remember, one in so many is for what templates printed: a message and its text take about
+/// as much as its text and its ids.
+const TEXTS_SHARE: usize = 2;
+
 /// A model's own encoder and templates.
 #[derive(Debug)]
 pub struct Model {
     encoder: Encoder,
     harmony: Option<Harmony>,
     templates: Vec<Named>,
+    /// What the templates printed before.
+    recollection: Option<Arc<Recollection>>,
     requested: Requested,
     placeholders: Placeholders,
     special_tokens: Vec<(String, Value)>,
@@ -51,15 +57,16 @@ struct Named {
 }
 
 impl Named {
-    fn compile(name: &str, source: &str) -> Named {
+    fn compile(name: &str, source: &str, recollection: Option<&Arc<Recollection>>) -> Named {
         let sglang_format = ContentFormat::for_sglang(source);
-        Named { name: name.to_owned(), template: Template::compile(source), sglang_format }
+        Named { name: name.to_owned(), template: Template::prepared(source, recollection), sglang_format }
     }
 }
 
 impl Model {
     pub(crate) fn load(files: Files, memo_bytes: usize) -> Result<Model, LoadError> {
-        let encoder = Encoder::load(&files.tokenizer_json, memo_bytes)?;
+        let for_texts = memo_bytes / TEXTS_SHARE;
+        let encoder = Encoder::load(&files.tokenizer_json, memo_bytes - for_texts)?;
         let parsed;
         let empty = Object::default();
         let config = match &files.tokenizer_config {
@@ -69,7 +76,8 @@ impl Model {
                 parsed.as_object().ok_or_else(|| LoadError::Config("not an object".into()))?
             }
         };
-        let templates = templates(config, &files);
+        let recollection = (for_texts > 0).then(|| Arc::new(Recollection::new(for_texts)));
+        let templates = templates(config, &files, recollection.as_ref());
         let harmony = Harmony::of(files.config.as_deref(), &encoder);
         let mut warnings = if harmony.is_some() { Vec::new() } else { warnings(&templates) };
         warnings.extend(encoder.slow_because().map(|because| format!("tokenizer.json is encoded slowly: {because}")));
@@ -79,6 +87,7 @@ impl Model {
             encoder,
             harmony,
             templates,
+            recollection,
             requested,
             placeholders,
             special_tokens: special_tokens(config),
@@ -94,6 +103,11 @@ impl Model {
     /// What the encoder remembers of texts it has seen, and how that served.
     pub fn memo(&self) -> MemoStats {
         self.encoder.memo()
+    }
+
+    /// What the templates remember of messages they have rendered, and how that served.
+    pub fn rendering_memo(&self) -> MemoStats {
+        self.recollection.as_ref().map(|recollection| recollection.stats()).unwrap_or_default()
     }
 
     pub(crate) fn encode(&self, prompt: &Prompt<'_>, context: &Context) -> Result<Encoded, EncodeError> {
@@ -373,18 +387,21 @@ fn cut_at_tag(rendered: &mut String, final_text: &str) -> Result<(), EncodeError
     Ok(())
 }
 
-fn templates(config: &Object<'_>, files: &Files) -> Vec<Named> {
+fn templates(config: &Object<'_>, files: &Files, recollection: Option<&Arc<Recollection>>) -> Vec<Named> {
+    let compile = |name: &str, source: &str| Named::compile(name, source, recollection);
     // As transformers has it: if there is any file of a template, none of the configuration's counts.
     let own = [("default", &files.chat_template_jinja), ("tool_use", &files.tool_use_jinja)];
-    let own: Vec<_> = own.iter().filter_map(|(name, file)| Some(Named::compile(name, file.as_deref()?))).collect();
+    let own: Vec<_> = own.iter().filter_map(|(name, file)| Some(compile(name, file.as_deref()?))).collect();
     if !own.is_empty() {
         return own;
     }
     let mut named = match config.get("chat_template") {
-        Some(json::Value::Str(source)) => vec![Named::compile("default", source)],
-        Some(json::Value::Array(named)) => named.iter().filter_map(named_template).collect(),
+        Some(json::Value::Str(source)) => vec![compile("default", source)],
+        Some(json::Value::Array(named)) => {
+            named.iter().filter_map(|entry| named_template(entry).map(|(name, source)| compile(name, source))).collect()
+        }
         Some(json::Value::Object(named)) => {
-            named.iter().filter_map(|(name, source)| Some(Named::compile(name, source.as_str()?))).collect()
+            named.iter().filter_map(|(name, source)| Some(compile(name, source.as_str()?))).collect()
         }
         _ => Vec::new(),
     };
@@ -394,14 +411,14 @@ fn templates(config: &Object<'_>, files: &Files) -> Vec<Named> {
             named.retain(|named| named.name != "default");
         }
         named.iter_mut().filter(|named| named.name == "default").for_each(|named| named.name = "tool_use".into());
-        named.push(Named::compile("default", source));
+        named.push(compile("default", source));
     }
     named
 }
 
-fn named_template(entry: &json::Value<'_>) -> Option<Named> {
+fn named_template<'t>(entry: &'t json::Value<'_>) -> Option<(&'t str, &'t str)> {
     let entry = entry.as_object()?;
-    Some(Named::compile(entry.get("name")?.as_str()?, entry.get("template")?.as_str()?))
+    Some((entry.get("name")?.as_str()?, entry.get("template")?.as_str()?))
 }
 
 fn warnings(templates: &[Named]) -> Vec<String> {

@@ -10,11 +10,10 @@
 //! becomes a list or dict of ours (`source::kept`), which knows its depth and counts whoever reads it (`meter`). Beyond
 //! the bounds a rendering ends in an error; `bounds` tests each way there is.
 //!
-//! Messages seen before are rendered again, every time. A template is a program over all messages, and what it prints for
-//! an early one may hang on a later one: Qwen3's looks for the last question from the end first, and prints the reasoning
-//! of answers after it only. That a prefix of the messages gives a prefix of the text can't be told from the source in
-//! general, and minijinja can't stop behind a message and go on from there with another list. A memo of whole contexts
-//! would be exact, but never serves a conversation that grew.
+//! What was printed for a message is remembered (`recall`), where the template's source proves that it hangs on nothing but
+//! what can be compared (`source::bodies`): the message itself, and what else its loop's body reads. A template is a program
+//! over all messages, and what it prints for an early one may hang on a later one: Qwen3's looks for the last question
+//! from the end first, and prints the reasoning of answers after it only. That, too, is read by the body, and counts.
 
 mod args;
 #[cfg(test)]
@@ -26,6 +25,7 @@ mod meter;
 mod methods;
 mod percent;
 mod python;
+mod recall;
 mod source;
 mod tojson;
 mod turns;
@@ -33,15 +33,19 @@ mod unicode;
 mod value;
 mod wrap;
 
-use std::{fmt, time::SystemTime};
+use std::{fmt, sync::Arc, time::SystemTime};
 
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, syntax::SyntaxConfig};
 use request::json;
 
-use crate::media::{Modality, Printed};
+use crate::{
+    MemoStats,
+    media::{Modality, Printed},
+};
 pub(crate) use clock::date;
 use meter::Meter;
 pub(crate) use python::{strip, strip_end, write_float};
+pub(crate) use recall::Recollection;
 pub(crate) use source::ContentFormat;
 pub(crate) use value::{Dict, List, to_template};
 
@@ -71,6 +75,8 @@ pub struct Template {
     steps: u64,
     /// The same, with more steps.
     environment_long: Environment<'static>,
+    /// Its loops, where their turns are remembered.
+    loops: Option<recall::Loops>,
     content_format: ContentFormat,
     knows_developers: bool,
     reads_content: bool,
@@ -170,8 +176,21 @@ impl Template {
     /// # Errors
     /// Where it isn't one, with the line.
     pub fn compile(source: &str) -> Result<Template, TemplateError> {
+        Template::prepared(source, None)
+    }
+
+    /// As [`Template::compile`], remembering within so many bytes what was printed for messages: for the same text, sooner.
+    ///
+    /// # Errors
+    /// As [`Template::compile`].
+    pub fn remembering(source: &str, memo_bytes: usize) -> Result<Template, TemplateError> {
+        Template::prepared(source, Some(&Arc::new(Recollection::new(memo_bytes))))
+    }
+
+    /// Compiles a template that remembers what it printed, if it is told where.
+    pub(crate) fn prepared(source: &str, recollection: Option<&Arc<Recollection>>) -> Result<Template, TemplateError> {
         let mut environment = environment();
-        let prepared = source::prepare(source);
+        let prepared = source::prepare(source, recollection.is_some());
         if prepared.too_many_parts.is_some() {
             let message = "an expression has too many parts".into();
             return Err(TemplateError { fault: Fault::Syntax, message, line: prepared.too_many_parts });
@@ -179,10 +198,12 @@ impl Template {
         environment.add_template_owned(NAME, prepared.text).map_err(describe)?;
         let mut environment_long = environment.clone();
         environment_long.set_fuel(Some(MAX_STEPS_LONG));
+        let loops = recollection.map(|recollection| recall::Loops::new(prepared.bodies, Arc::clone(recollection)));
         Ok(Template {
             environment,
             steps: MAX_STEPS,
             environment_long,
+            loops,
             content_format: prepared.content_format,
             knows_developers: source.contains("'developer'") || source.contains("\"developer\""),
             reads_content: source.contains("content"),
@@ -197,6 +218,11 @@ impl Template {
     pub fn render(&self, context: &json::Object<'_>, now: SystemTime) -> Result<String, TemplateError> {
         let messages = context.get("messages").and_then(json::Value::as_array).map_or(0, <[_]>::len);
         self.render_value(Dict::collect(context.iter().map(|(key, value)| (key, to_template(value)))), messages, now)
+    }
+
+    /// What is remembered of loops' turns, and how that served.
+    pub fn memo(&self) -> MemoStats {
+        self.loops.as_ref().map(recall::Loops::stats).unwrap_or_default()
     }
 
     /// Whether messages' contents are to be lists of parts, as vLLM tells from the template.
@@ -226,7 +252,8 @@ impl Template {
         messages: usize,
         now: SystemTime,
     ) -> Result<String, TemplateError> {
-        let context = value::Scope::new(context, NOW, clock::to_value(now));
+        let recall = self.loops.as_ref().map_or_else(Value::default, recall::Loops::begin);
+        let context = value::Scope::new(context, [(NOW, clock::to_value(now)), (recall::RECALL, recall)]);
         let (environment, steps) = match messages > LONG_CHAT {
             true => (&self.environment_long, MAX_STEPS_LONG),
             false => (&self.environment, self.steps),
@@ -256,6 +283,9 @@ fn environment() -> Environment<'static> {
     environment.set_debug(false);
     environment.set_formatter(|out, _, value| match python::text(value) {
         Some(text) => Ok(out.write_str(text)?),
+        None if let Some(turns) = value.downcast_object_ref::<recall::Turns>() => {
+            Ok(turns.texts().try_for_each(|text| out.write_str(text))?)
+        }
         None => Ok(python::write_str(&mut meter::Paid(out), value)?),
     });
     environment.set_unknown_method_callback(methods::call);
@@ -264,6 +294,7 @@ fn environment() -> Environment<'static> {
     });
     environment.add_function("strftime_now", clock::strftime_now);
     filters::add(&mut environment);
+    recall::add(&mut environment);
     environment
 }
 

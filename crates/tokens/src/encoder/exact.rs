@@ -13,10 +13,12 @@ mod pairs;
 mod probes;
 mod words;
 
+use std::sync::Arc;
+
 use tokenizers::{ModelWrapper, Tokenizer};
 use unicode_normalization_alignments::UnicodeNormalization;
 
-use super::memo::{Memo, MemoStats};
+use crate::memo::{Memo, MemoStats};
 use added::{AddedTokens, Piece};
 use bpe::{Bpe, Scratch, Source};
 use cuts::Cuts;
@@ -30,7 +32,7 @@ pub(super) struct Exact {
     added: AddedTokens,
     bpe: Bpe,
     cuts: Cuts,
-    memo: Memo,
+    memo: Memo<Arc<[u32]>>,
     /// Ids that `add_special_tokens` puts before and after.
     before: Vec<u32>,
     after: Vec<u32>,
@@ -75,12 +77,12 @@ impl Exact {
             ids.extend_from_slice(&self.before);
         }
         for chunk in self.cuts.chunks(text) {
-            match self.memo.get(chunk) {
+            match self.memo.get(chunk.as_bytes()) {
                 Some(known) => ids.extend_from_slice(&known),
                 None => {
                     let start = ids.len();
                     self.encode_chunk(chunk, &mut scratch, &mut ids);
-                    self.memo.insert(chunk, &ids[start..]);
+                    self.memo.insert(chunk.as_bytes(), || ids[start..].into());
                 }
             }
         }

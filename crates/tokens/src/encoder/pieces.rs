@@ -5,10 +5,14 @@
 
 mod borders;
 
+use std::sync::Arc;
+
 use tokenizers::Tokenizer;
 
-use super::memo::{Memo, MemoStats};
-use crate::EncodeError;
+use crate::{
+    EncodeError,
+    memo::{Memo, MemoStats},
+};
 use borders::{Borders, Span};
 
 /// A tokenizer and what it encoded before.
@@ -19,7 +23,7 @@ pub(super) struct Pieces {
     borders: Option<Borders>,
     /// Ids that stand around every text with special tokens; `None` where it isn't that simple.
     around: Option<(Vec<u32>, Vec<u32>)>,
-    memo: Memo,
+    memo: Memo<Arc<[u32]>>,
 }
 
 impl Pieces {
@@ -72,11 +76,11 @@ impl Pieces {
 
     /// Adds a piece's ids, encoded where they aren't remembered.
     fn extend(&self, ids: &mut Vec<u32>, borders: &Borders, piece: &str) -> Result<(), EncodeError> {
-        match self.memo.get(piece) {
+        match self.memo.get(piece.as_bytes()) {
             Some(known) => ids.extend_from_slice(&known),
             None => {
                 let made = self.encode_piece(borders, piece)?;
-                self.memo.insert(piece, &made);
+                self.memo.insert(piece.as_bytes(), || made.as_slice().into());
                 ids.extend(made);
             }
         }

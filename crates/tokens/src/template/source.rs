@@ -5,14 +5,16 @@
 //! numbers and so that what they make is counted; what a loop runs over, since Python has errors where minijinja has empty
 //! loops; every expression that makes lists or dicts which stay (see [`kept`]); the line after `{% raw %}`, which Jinja2 keeps; line
 //! ends, which Jinja2 makes `\n`; and, for speed alone, texts put together by several `+`, of which each would copy all
-//! that stands before it. Source that isn't Jinja is left as it is, for the compiler to name the error.
+//! that stands before it, and loops, which leave out what is known of them (see [`bodies`]). Source that isn't Jinja is left as it is, for the compiler to name the error.
 
+mod bodies;
 mod content;
 mod kept;
 mod lexer;
 
 use lexer::{Tag, TagKind, Token, TokenKind};
 
+pub(super) use bodies::{BEFORE, Body, Comparison, LEFT, PRINTED, Path, RECALLED, REMEMBERED, Read, SKIPPED, Step};
 pub(crate) use content::ContentFormat;
 pub(super) use kept::{KEPT, STORED, WEIGHED};
 
@@ -35,17 +37,25 @@ pub(super) const JOINED: &str = "__joined__";
 pub(super) struct Prepared {
     pub(super) text: String,
     pub(super) content_format: ContentFormat,
+    /// The outermost loops; `None` for one of which a turn is never remembered.
+    pub(super) bodies: Vec<Option<Body>>,
     /// The line of an expression with too many parts.
     pub(super) too_many_parts: Option<usize>,
 }
 
-/// Rewrites what minijinja doesn't know.
-pub(super) fn prepare(source: &str) -> Prepared {
+/// Rewrites what minijinja doesn't know; loops' bodies are `put_aside` where a turn may be remembered.
+pub(super) fn prepare(source: &str, put_aside: bool) -> Prepared {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let Some(tags) = lexer::tags(&source) else {
-        return Prepared { text: source, content_format: ContentFormat::String, too_many_parts: None };
+        return Prepared {
+            text: source,
+            content_format: ContentFormat::String,
+            bodies: Vec::new(),
+            too_many_parts: None,
+        };
     };
     let content_format = content::detect(&source, &tags);
+    let bodies = if put_aside { bodies::of(&source, &tags) } else { Vec::new() };
     let mut text = rewritten(&source, &tags);
     // One operator at a time, each from the left: what stands within another is rewritten with its turn.
     while let Some(next) = without_first_operator(&text) {
@@ -56,10 +66,13 @@ pub(super) fn prepare(source: &str) -> Prepared {
     }
     let text = with_joined_texts(text);
     match kept::with_kept_values(&text) {
-        Ok(text) => Prepared { text, content_format, too_many_parts: None },
+        Ok(text) => {
+            let text = bodies::put_aside(text, &bodies);
+            Prepared { text, content_format, bodies, too_many_parts: None }
+        }
         Err(kept::TooMany(at)) => {
             let line = text[..at].matches('\n').count() + 1;
-            Prepared { text, content_format, too_many_parts: Some(line) }
+            Prepared { text, content_format, bodies, too_many_parts: Some(line) }
         }
     }
 }
@@ -313,7 +326,7 @@ mod tests {
     use super::*;
 
     fn check(source: &str, expected: &str) {
-        assert_eq!(prepare(source).text, expected);
+        assert_eq!(prepare(source, false).text, expected);
     }
 
     #[test]
@@ -416,7 +429,7 @@ mod tests {
 
     #[test]
     fn an_expression_has_so_many_parts() {
-        let parts = |count: usize| prepare(&format!("\n{{{{ x{} }}}}", "|list".repeat(count))).too_many_parts;
+        let parts = |count: usize| prepare(&format!("\n{{{{ x{} }}}}", "|list".repeat(count)), false).too_many_parts;
         assert_eq!((parts(100), parts(101)), (None, Some(2)));
     }
 

@@ -70,11 +70,10 @@ struct BoundMethod {
 #[derive(Debug)]
 pub(crate) struct BigInt(pub(crate) Box<str>);
 
-/// A template's context: a dict and one name more.
+/// A template's context: a dict and a few names more.
 pub(crate) struct Scope {
     values: Value,
-    name: &'static str,
-    value: Value,
+    more: [(&'static str, Value); 2],
 }
 
 /// A group of `groupby`: a tuple of two that has names.
@@ -297,6 +296,10 @@ impl List {
         Value::from_object(List { items, depth, _room: Room(0) })
     }
 
+    pub(super) fn items(&self) -> &[Value] {
+        &self.items
+    }
+
     /// A list that a template makes.
     ///
     /// # Errors
@@ -387,6 +390,10 @@ impl Dict {
             Dict { members: Vec::with_capacity(members.size_hint().0), index: HashMap::new(), depth: 1, room: Room(0) };
         members.for_each(|(key, value)| dict.put(key.as_ref(), value));
         Value::from_object(dict)
+    }
+
+    pub(super) fn members(&self) -> &[(Value, Value)] {
+        &self.members
     }
 
     /// A dict that a template makes, with texts for keys.
@@ -556,8 +563,8 @@ impl Object for BigInt {
 }
 
 impl Scope {
-    pub(crate) fn new(values: Value, name: &'static str, value: Value) -> Scope {
-        Scope { values, name, value }
+    pub(crate) fn new(values: Value, more: [(&'static str, Value); 2]) -> Scope {
+        Scope { values, more }
     }
 }
 
@@ -567,8 +574,8 @@ impl Object for Scope {
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        if key == self.name {
-            return Some(self.value.clone());
+        if let Some((_, value)) = self.more.iter().find(|(name, _)| *name == key) {
+            return Some(value.clone());
         }
         self.values.downcast_object_ref::<Dict>()?.member(key)
     }
