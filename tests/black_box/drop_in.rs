@@ -3,11 +3,20 @@
 //! names are the test's.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::api_server::ApiServer;
@@ -269,10 +278,9 @@ fn kserves_command_without_tls_starts_and_serves() {
 #[test]
 fn kserves_command_with_tls_starts_and_serves() {
     let directory = folder("drop_in_kserve_certificate");
-    let key = rcgen::KeyPair::generate().expect("a key");
-    let params = rcgen::CertificateParams::new(vec!["qwen3-epp-service".to_owned()]).expect("parameters");
-    fs::write(directory.join("tls.crt"), params.self_signed(&key).expect("a certificate").pem()).expect("a file");
-    fs::write(directory.join("tls.key"), key.serialize_pem()).expect("a file");
+    let (chain, key) = certificate("qwen3-epp-service");
+    fs::write(directory.join("tls.crt"), chain).expect("a file");
+    fs::write(directory.join("tls.key"), key).expect("a file");
     let cert_path = format!("--cert-path={}", directory.display());
     let tls = ["--enable-cert-reload=true", "--secure-serving=true", "--model-server-metrics-scheme=https", &cert_path];
     check_kserve("kserve-tls", tls, |picker| {
@@ -295,6 +303,65 @@ fn while_the_api_server_is_away_the_metrics_stay_hidden() {
     assert_eq!(picker.metrics(Some(&token)).0, 500);
     assert!(picker.program.log().contains("nobody is shown the metrics"), "the log says why");
     picker.check_chat(engine.address);
+}
+
+/// A certificate of its own for that name, and its key, as PEM.
+fn certificate(name: &str) -> (String, String) {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let params = rcgen::CertificateParams::new(vec![name.to_owned()]).expect("parameters");
+    (params.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+}
+
+/// The metrics as a client gets them that trusts this certificate and shows that one; `None` where it gets nothing.
+fn metrics_by_tls(port: u16, trusted: &str, shown: Option<&(String, String)>) -> Option<String> {
+    let pem = |text: &str| CertificateDer::from_pem_slice(text.as_bytes()).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(pem(trusted)).expect("a certificate");
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().expect("versions").with_root_certificates(roots);
+    let config = match shown {
+        None => config.with_no_client_auth(),
+        Some((chain, key)) => {
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
+            config.with_client_auth_cert(vec![pem(chain)], key).expect("a pair")
+        }
+    };
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok()?;
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.ok()?;
+        let mut answer = String::new();
+        // Whom the server doesn't know is told so here; whom it does may be left without a word at the end.
+        let _ = stream.read_to_string(&mut answer).await;
+        answer.starts_with("HTTP/1.1 200").then_some(answer)
+    })
+}
+
+#[test]
+fn metrics_are_shown_with_tls_to_whom_a_certificate_is_signed() {
+    let folder = folder("drop_in_metrics_tls");
+    let (server, client, stranger) = (certificate("localhost"), certificate("client"), certificate("stranger"));
+    for (name, text) in [("tls.crt", &server.0), ("tls.key", &server.1), ("ca.crt", &client.0)] {
+        fs::write(folder.join(name), text).expect("a file");
+    }
+    let endpoints = root().join("deploy/example/endpoints.yaml");
+    let (grpc, health, metrics) = (free_port(), free_port(), free_port());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_epp"));
+    command.args(["--endpoints-file", path(&endpoints), "--bind-address=127.0.0.1"]);
+    command.arg("--metrics-cert-dir").arg(&folder).arg("--metrics-client-ca-file").arg(folder.join("ca.crt"));
+    command.args([
+        format!("--grpc-port={grpc}"),
+        format!("--grpc-health-port={health}"),
+        format!("--metrics-port={metrics}"),
+    ]);
+    let mut program = Program::start("epp", &mut command, &folder);
+    program.wait_until("it is alive", || probe(health, "liveness").is_some());
+    let page = metrics_by_tls(metrics, &server.0, Some(&client)).expect("a page");
+    assert!(page.contains("llm_d_epp_ready_endpoints"), "{page}");
+    assert_eq!(metrics_by_tls(metrics, &server.0, None), None);
+    assert_eq!(metrics_by_tls(metrics, &server.0, Some(&stranger)), None);
 }
 
 fn refused(args: &[&str]) -> (Option<i32>, String) {
