@@ -26,6 +26,7 @@ mod black_box {
     mod cardinality;
     mod chain;
     mod chart;
+    mod chart_applied;
     mod chart_runs;
     mod deploy;
     mod drop_in;

