@@ -26,13 +26,24 @@ fn the_shipped_configuration_is_accepted() {
 
 #[test]
 fn dashboard_and_alerts_ask_only_for_series_that_are_exported() {
-    let exported = series(&page_after_everything_has_happened());
+    let page = page_after_everything_has_happened();
+    let (exported, labels) = (series(&page), labels(&page));
     for (file, queries, fewest) in [("the dashboard", dashboard(), 30), ("the alerts", alerts(), 12)] {
         let asked: BTreeSet<String> = queries.iter().flat_map(|query| promql::series(query)).collect();
         assert!(asked.len() > fewest, "{file} asks for {} series", asked.len());
         let missing: Vec<&String> = asked.difference(&exported).collect();
         assert_eq!(missing, Vec::<&String>::new(), "{file}");
+        let by: BTreeSet<String> = queries.iter().flat_map(|query| promql::labels(query)).collect();
+        let missing: Vec<&String> = by.difference(&labels).collect();
+        assert_eq!(missing, Vec::<&String>::new(), "{file}: labels of no series");
     }
+}
+
+/// The labels on a page, and those that Prometheus adds to whatever it reads by the chart's monitor.
+fn labels(page: &str) -> BTreeSet<String> {
+    let lines = page.lines().filter(|line| !line.starts_with('#'));
+    let of_page = lines.flat_map(promql::labels);
+    of_page.chain(["job", "instance", "namespace", "pod"].map(str::to_owned)).collect()
 }
 
 /// A family shows only once something was counted: a good answer, a bad one, an engine that can't be read, one that

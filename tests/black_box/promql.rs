@@ -59,6 +59,25 @@ pub fn series(query: &str) -> BTreeSet<String> {
     named
 }
 
+/// The labels that a query selects and groups by.
+pub fn labels(query: &str) -> BTreeSet<String> {
+    let mut named = BTreeSet::new();
+    // Texts may hold anything: they are left out first.
+    let bare: String = query.split('"').step_by(2).collect::<Vec<_>>().join("\"");
+    for selector in bare.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
+        named.extend(
+            selector.split(',').map(|matcher| matcher.split(['=', '!']).next().unwrap_or_default().trim().to_owned()),
+        );
+    }
+    for word in BEFORE_LABELS {
+        for list in bare.split(&format!("{word} (")).skip(1).filter_map(|rest| rest.split(')').next()) {
+            named.extend(list.split(',').map(|label| label.trim().to_owned()));
+        }
+    }
+    named.retain(|label| !label.is_empty());
+    named
+}
+
 fn is_word(letter: char) -> bool {
     letter.is_ascii_alphabetic() || matches!(letter, '_' | ':')
 }
@@ -108,6 +127,15 @@ fn the_series_of_a_query_are_found() {
     check("max by (name) (a{b=\"c}d\", e!~\"f|g\"}) > 0.05 * scalar(sum(rate(h_total[5m])))", &["a", "h_total"]);
     check("histogram_quantile(0.95, sum by (le) (rate(x_bucket[5m])))", &["x_bucket"]);
     check("sum(a) without (b) / on (c) group_left sum(d) unless e", &["a", "d", "e"]);
+}
+
+#[test]
+fn the_labels_of_a_query_are_found() {
+    let check = |query: &str, expected: &[&str]| {
+        assert_eq!(labels(query).iter().map(String::as_str).collect::<Vec<_>>(), expected, "{query}");
+    };
+    check("a{b=\"x,y={z}\", c!~\"d|e\"} / on (f) sum by (g, h) (rate(i[5m]))", &["b", "c", "f", "g", "h"]);
+    check("absent(a)", &[]);
 }
 
 #[test]
