@@ -54,7 +54,8 @@ pub(crate) fn files() -> Result<Vec<PathBuf>> {
                 if !matches!(&*name, "target" | ".git" | ".venv" | "__pycache__" | "node_modules") {
                     folders.push(path);
                 }
-            } else {
+            } else if name != ".git" {
+                // In a worktree it is a file.
                 found.push(path.strip_prefix(&root).unwrap_or(&path).to_path_buf());
             }
         }

@@ -1,8 +1,8 @@
 //! Contexts of templates, and whole requests with tiny tokenizers.
 //!
 //! In: a fuzzer's bytes, made into a context for one of the templates or a request (seven of eight
-//! times by a grammar, else as they are). Holds: nothing panics, work is bounded, and the ids are those of `tokenizers`.
-//! Errors are fine.
+//! times by a grammar, else as they are). Holds: nothing panics, work is bounded, a template that remembers prints what it
+//! prints without a memory, and the ids are those of `tokenizers`. Errors are fine.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ use request_fuzz::{
     pen::{ALWAYS, OFTEN, Pen, SELDOM},
     watch,
 };
-use tokens::{Context, EncodeError, Template, Tokenizer};
+use tokens::{Context, EncodeError, Fault, Template, Tokenizer};
 
 /// For four million steps and 256 MB of text, in a build with checks and counters.
 const BOUND: Duration = Duration::from_secs(10);
@@ -29,10 +29,18 @@ const BOUND: Duration = Duration::from_secs(10);
 /// The longest text whose ids are compared, in bytes.
 const COMPARED: usize = 20_000;
 
-static TEMPLATES: LazyLock<Vec<Template>> = LazyLock::new(|| {
+/// What a template may remember, in bytes: little, so that much is forgotten.
+const MEMO: usize = 1 << 20;
+
+/// Each template without and with a memory.
+static TEMPLATES: LazyLock<Vec<[Template; 2]>> = LazyLock::new(|| {
     let sources =
         models::templates().into_iter().chain(include_str!("../templates/expressions.txt").lines().map(str::to_owned));
-    sources.map(|source| Template::compile(&source).unwrap_or_else(|error| panic!("{source}: {error}"))).collect()
+    let compile = |source: String| {
+        [Template::compile(&source), Template::remembering(&source, MEMO)]
+            .map(|template| template.unwrap_or_else(|error| panic!("{source}: {error}")))
+    };
+    sources.map(compile).collect()
 });
 
 static MODELS: LazyLock<Vec<Model>> = LazyLock::new(models::all);
@@ -47,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
 
 /// Whether the context was read, so that a template was rendered.
 fn render(pen: &mut Pen<'_, '_>, now: SystemTime, is_raw: bool) -> bool {
-    let template = &TEMPLATES[pen.below(TEMPLATES.len())];
+    let [template, remembering] = &TEMPLATES[pen.below(TEMPLATES.len())];
     if is_raw {
         let raw = pen.rest();
         pen.out.extend_from_slice(raw);
@@ -57,6 +65,17 @@ fn render(pen: &mut Pen<'_, '_>, now: SystemTime, is_raw: bool) -> bool {
     }
     let Ok(Value::Object(context)) = json::parse(&pen.out) else { return false };
     let rendered = watch::within(BOUND, "a template", || template.render(&context, now));
+    for _ in 0..2 {
+        let remembered = watch::within(BOUND, "a template that remembers", || remembering.render(&context, now));
+        match (&rendered, &remembered) {
+            // What isn't rendered again takes fewer steps.
+            (Err(error), Ok(_)) if error.fault == Fault::TooManySteps => {}
+            _ => assert_eq!(
+                rendered.as_ref().map_err(|error| error.fault),
+                remembered.as_ref().map_err(|error| error.fault)
+            ),
+        }
+    }
     rendered.map_or_else(|error| !error.to_string().is_empty(), |_| true)
 }
 
