@@ -135,3 +135,17 @@ fn with_the_flag_what_is_not_understood_is_refused_with_400() {
         assert_eq!(engine.heard().len(), 1, "only what is understood reaches an engine");
     }
 }
+
+/// By llm-d's flag. A gateway that buffers sends a body as one message.
+#[test]
+fn a_message_that_is_larger_than_the_operator_allows_is_not_read() {
+    let engine = Engine::plain();
+    let flag = ["--grpc-max-recv-msg-size=64KiB"];
+    let stage = Stage::start_with("large_message", Form::OriginalDst, &[engine.address], &flag, buffered);
+    let of = |words: usize| chat("qwen3", &"one and the same ".repeat(words));
+    assert_eq!(stage.post(CHAT, &of(200)).status, 200);
+    let refused = stage.post(CHAT, &of(8_000));
+    assert_eq!(refused.status, 413);
+    assert!(refused.text().contains("larger than 65536 bytes"), "{}", refused.text());
+    assert_eq!(engine.heard().len(), 1);
+}

@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use crate::answers::{Gone, Last, Sender};
 use crate::messages::{Message, Messages};
-use crate::{Exchange, Handler, Limits, Refusal, Replies, Step};
+use crate::{Exchange, Handler, Refusal, Replies, Step};
 
 /// Where a server stands between its start and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub(crate) struct Waits {
 /// One stream.
 pub(crate) struct Carrier<H: Handler> {
     pub(crate) exchange: Exchange<H::Ticket>,
-    pub(crate) limits: Limits,
+    /// The most of a body, in bytes, that is told to whom sends more in one message.
+    pub(crate) most: usize,
     pub(crate) waits: Waits,
     pub(crate) handler: Arc<H>,
     pub(crate) phase: watch::Receiver<Phase>,
@@ -95,7 +96,7 @@ impl<H: Handler> Carrier<H> {
                         continue;
                     }
                     Err(status) if status.code() == Code::OutOfRange => {
-                        self.exchange.refuse(&Refusal::TooLarge { limit: self.limits.max_body })
+                        self.exchange.refuse(&Refusal::TooLarge { limit: self.most })
                     }
                     Err(status) => return Ok(Last::Failed(status)),
                 },

@@ -87,7 +87,7 @@ pub async fn run<H: Handler>(
     let processor = Processor::new(handler, &settings, phases);
     let server = server(&settings)
         .add_service(watchdog.health().service())
-        .add_service(processor.service(&settings))
+        .add_service(processor.service())
         .serve_with_incoming_shutdown(listen::accept(listener, tls, &watchdog)?, async { drop(stopped.await) });
     let mut server = pin!(server);
     tokio::select! {
@@ -130,6 +130,8 @@ const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 struct Processor<H> {
     handler: Arc<H>,
     limits: Limits,
+    /// The largest message that is read, in bytes.
+    longest: usize,
     body_memory: BodyMemory,
     waits: Waits,
     phase: watch::Receiver<Phase>,
@@ -140,15 +142,15 @@ impl<H: Handler> Processor<H> {
         Self {
             handler: Arc::new(handler),
             limits: settings.limits,
+            longest: settings.max_message.unwrap_or(settings.limits.max_body.saturating_add(BESIDE_THE_BODY)),
             body_memory: settings.body_memory.clone(),
             waits: Waits { body_stall: settings.body_stall, untaken: settings.untaken },
             phase,
         }
     }
 
-    fn service(self, settings: &Settings) -> Ears<Self> {
-        let longest = settings.max_message.unwrap_or(settings.limits.max_body.saturating_add(BESIDE_THE_BODY));
-        let memory = self.body_memory.clone();
+    fn service(self) -> Ears<Self> {
+        let (longest, memory) = (self.longest, self.body_memory.clone());
         Ears::new(self, longest, memory)
     }
 }
@@ -158,7 +160,7 @@ impl<H: Handler> Process for Processor<H> {
         let (sender, taken) = answers();
         let carrier = Carrier {
             exchange: Exchange::new(self.limits, self.body_memory.clone(), fresh_id()),
-            limits: self.limits,
+            most: self.limits.max_body.min(self.longest),
             waits: self.waits,
             handler: Arc::clone(&self.handler),
             phase: self.phase.clone(),
