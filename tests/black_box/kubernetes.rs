@@ -49,6 +49,10 @@ fn wait_for_health(picker: &Picker, expected: ServingStatus) {
     wait_until(&format!("readiness is {expected:?}"), || probe(picker.health_port, "readiness") == Some(expected));
 }
 
+fn wait_for_log(picker: &Picker, words: &str) {
+    wait_until(&format!("the log says `{words}`"), || picker.program.log().to_lowercase().contains(words));
+}
+
 /// A pod that is there and has this status.
 fn run(server: &ApiServer, pod: &Value, status: &Value) {
     server.apply(pod);
@@ -271,7 +275,7 @@ fn rights_on_pods_and_the_pool_are_enough_and_others_are_used_once_they_are_give
     let picker = start(&server, &token, namespace, &[]);
     wait_for_watching(&picker, "inferencepools", false);
     assert_eq!(probe(picker.health_port, "readiness"), Some(ServingStatus::NotServing));
-    assert!(picker.program.log().contains("forbidden"), "the log says why");
+    wait_for_log(&picker, "forbidden");
 
     server.account(namespace, "epp", &rules(false));
     wait_for(&picker, &["a-rank-0:8000"]);
@@ -297,7 +301,7 @@ fn what_a_cluster_lacks_is_said_and_used_once_it_is_there() {
     run(&server, &pod(namespace, "a", "vllm"), &ready(&["10.1.6.1"]));
     let picker = start(&server, ADMIN, namespace, &[]);
     wait_for_watching(&picker, "inferencepools", false);
-    assert!(picker.program.log().contains("404"), "the log says why");
+    wait_for_log(&picker, "404");
     assert_eq!(probe(picker.health_port, "readiness"), Some(ServingStatus::NotServing));
 
     server.install("inference.networking.k8s.io_inferencepools");
@@ -370,8 +374,8 @@ fn while_the_api_server_is_away_picks_go_on_and_what_it_forgot_meanwhile_is_list
         wait_for_watching(&picker, "leases", true);
         over.store(true, Ordering::Release);
     });
-    let expired = "too old resource version";
-    assert!(picker.program.log().to_lowercase().contains(expired), "the watch had expired");
+    // That is what expired watches are told.
+    wait_for_log(&picker, "too old resource version");
     // It is followed again, and not only listed.
     server.delete(&of("b"));
     wait_for(&picker, &["c-rank-0:8000"]);
@@ -406,7 +410,7 @@ fn one_replica_is_ready_and_another_one_when_it_ends_or_is_lost() {
     wait_for_health(&first, ServingStatus::Serving);
     let second = replica("election-second");
     wait_for(&second, &["a-rank-0:8000"]);
-    wait_until("it stands by", || second.program.log().contains("stands by"));
+    wait_for_log(&second, "stands by");
     assert_eq!(leaders(&[&first, &second]), [0]);
     for picker in [&first, &second] {
         assert_eq!(probe(picker.health_port, "liveness"), Some(ServingStatus::Serving));
@@ -435,7 +439,7 @@ fn one_replica_is_ready_and_another_one_when_it_ends_or_is_lost() {
 
     // Lost without a word: the lease runs out first.
     let third = replica("election-third");
-    wait_until("it stands by", || third.program.log().contains("stands by"));
+    wait_for_log(&third, "stands by");
     let mut second = second;
     second.program.kill();
     wait_until("the third one leads", || leaders(&[&third]) == [0]);

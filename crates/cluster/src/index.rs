@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub app_protocol: String,
     /// The endpoints that may be picked. What hasn't changed is the same one as in the snapshot before, so that a large fleet
     /// isn't built anew for each pod.
-    pub members: Vec<Arc<Member>>,
+    pub members: Arc<[Arc<Member>]>,
     /// Priorities by the objectives' names; negative ones may be shed.
     pub priorities: Arc<BTreeMap<String, i32>>,
     /// Models in place of others.

@@ -4,15 +4,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::{ApiResource, DynamicResourceScope, NamespaceResourceScope};
 use serde::{Deserialize, Deserializer};
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Pod {
-    /// Its name, labels and the like.
-    #[serde(default)]
+    /// Its name, labels and the like, as far as they are read.
+    #[serde(default, deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) spec: PodSpec,
@@ -71,8 +71,8 @@ pub(crate) struct ContainerStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(bound = "S: Deserialize<'de> + Default")]
 pub struct Object<S> {
-    /// Its name, age and the like.
-    #[serde(default)]
+    /// Its name, age and the like, as far as they are read.
+    #[serde(default, deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) spec: S,
@@ -184,6 +184,34 @@ pub(crate) struct Target {
     pub(crate) model_rewrite: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) weight: u32,
+}
+
+/// Above all without `managedFields`: who has set what is often the larger part of a pod, and nobody here asks for it.
+fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Read {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        creation_timestamp: Option<Time>,
+        deletion_timestamp: Option<Time>,
+        labels: Option<BTreeMap<String, String>>,
+        annotations: Option<BTreeMap<String, String>>,
+    }
+    let read = Read::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: read.name,
+        namespace: read.namespace,
+        uid: read.uid,
+        resource_version: read.resource_version,
+        creation_timestamp: read.creation_timestamp,
+        deletion_timestamp: read.deletion_timestamp,
+        labels: read.labels,
+        annotations: read.annotations,
+        ..ObjectMeta::default()
+    })
 }
 
 fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {

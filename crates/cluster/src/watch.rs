@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::{Index, Object, Pod, Pool, Snapshot, TargetPorts, served};
 
 pub(crate) const POOL_GROUP: &str = "inference.networking.k8s.io";
-/// Changes are gathered for so long: a rollout is hundreds of them.
-const GATHERED: Duration = Duration::from_millis(10);
+/// Changes are gathered for so long: a rollout is hundreds of them, and one pod's end is three.
+const GATHERED: Duration = Duration::from_millis(20);
 /// How long until it is asked again whether a kind is served that wasn't.
 const NOT_SERVED: Duration = Duration::from_secs(60);
 /// How long until it is asked again after the API server didn't tell.

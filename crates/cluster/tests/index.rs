@@ -134,6 +134,17 @@ fn nobody_is_gone_while_a_list_is_read_anew_and_who_is_not_on_it_is_gone_then() 
     assert_eq!(addresses(&index), ["10.0.0.2:8000", "10.0.0.3:8000"]);
 }
 
+/// In a large pool that would be most of the memory.
+#[test]
+fn who_has_set_which_field_is_not_kept() {
+    let mut one = pod("a", "vllm", 1);
+    one["metadata"]["resourceVersion"] = json!("7");
+    one["metadata"]["managedFields"] = json!([{"manager": "kubelet", "fieldsV1": {"f:status": {"f:podIP": {}}}}]);
+    let read: Pod = object(one);
+    assert_eq!(read.metadata.managed_fields, None);
+    assert_eq!((read.metadata.name.as_deref(), read.metadata.resource_version.as_deref()), (Some("a"), Some("7")));
+}
+
 /// A large pool isn't gone through for each pod's sake.
 #[test]
 fn members_that_have_not_changed_are_the_same_ones() {

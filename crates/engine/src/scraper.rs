@@ -150,13 +150,6 @@ impl Scraper {
     /// Starts the readings that are due, and says when to look again.
     fn start_due(&mut self, now: Instant) -> Instant {
         let view = self.fleet.view();
-        self.lines.retain(|id, line| {
-            let stays = view.get(*id).is_some();
-            if !stays && let Some(reading) = &line.under_way {
-                reading.abort();
-            }
-            stays
-        });
         let fleet_busy = view.endpoints().iter().any(|endpoint| is_busy(endpoint, now));
         let mut next = now + LOOK;
         for endpoint in view.endpoints() {
@@ -175,6 +168,16 @@ impl Scraper {
                 }
             }
             self.start(Arc::clone(endpoint), now);
+        }
+        // Everybody has a line by now: where there are more, somebody has left.
+        if self.lines.len() > view.endpoints().len() {
+            self.lines.retain(|id, line| {
+                let stays = view.get(*id).is_some();
+                if !stays && let Some(reading) = &line.under_way {
+                    reading.abort();
+                }
+                stays
+            });
         }
         next
     }

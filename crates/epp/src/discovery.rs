@@ -49,12 +49,12 @@ pub(crate) struct Hearers {
 }
 
 impl Hearers {
-    fn who_may_serve(&self, members: Vec<impl Into<Arc<Member>>>) -> Vec<Arc<Member>> {
+    fn who_may_serve(&self, members: impl IntoIterator<Item = impl Into<Arc<Member>>>) -> Vec<Arc<Member>> {
         let may = |member: &Arc<Member>| self.labelled.iter().all(|required| required.is_met(&member.labels));
         members.into_iter().map(Into::into).filter(may).collect()
     }
 
-    fn replace(&self, members: Vec<impl Into<Arc<Member>>>, source: &str) {
+    fn replace(&self, members: impl IntoIterator<Item = impl Into<Arc<Member>>>, source: &str) {
         let changes = self.fleet.replace(self.who_may_serve(members));
         let (joined, left) = (changes.joined.len(), changes.left.len());
         if joined + left > 0 {
@@ -101,7 +101,7 @@ fn hear(news: News, hearers: &Hearers) {
         News::Changed(snapshot) => {
             let Snapshot { synced, members, priorities, rewrites, .. } = snapshot;
             hearers.ruled.store(Arc::new(Ruled { priorities, rewrites }));
-            hearers.replace(members, "the pool");
+            hearers.replace(members.iter().cloned(), "the pool");
             hearers.synced.send_replace(synced);
         }
         News::Failing(kind, why) => {

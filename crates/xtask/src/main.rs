@@ -6,6 +6,7 @@
 
 mod apiserver;
 mod chart;
+mod churn;
 mod ci;
 #[cfg(feature = "codegen")]
 mod codegen;
@@ -82,6 +83,9 @@ enum Chore {
     },
     /// Prints the folder of a real kube-apiserver and its etcd; builds them with Go if there are none.
     Apiserver,
+    /// What an InferencePool of a thousand pods that come and go costs the picker, and how soon a pod that isn't ready any more
+    /// is picked no longer; at a real API server, with the release build.
+    Churn,
     /// Fetches what the tests need and isn't carried into target/fixtures: files of real models, definitions of others' objects.
     Fixtures,
 }
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
         Chore::Kubectl => helm::find_or_fetch(Tool::Kubectl).map(|kubectl| println!("{}", kubectl.display())),
         Chore::Chart { check } => chart::run(check),
         Chore::Apiserver => apiserver::find_or_build().map(|folder| println!("{}", folder.display())),
+        Chore::Churn => churn::run(),
         Chore::Fixtures => fixtures::fetch(),
     };
     match outcome {
