@@ -9,7 +9,7 @@ use super::stage::{Stage, chat};
 
 const CLIENTS: usize = 8;
 /// How many series made-up names may add, however many there are.
-const NEW_SERIES: usize = 2_000;
+const NEW_SERIES: usize = 2_400;
 
 /// A name that no engine serves: some short, some a kilobyte long, some with characters that a label must escape.
 fn name(number: usize) -> String {

@@ -6,6 +6,7 @@
 mod cluster;
 mod fleet;
 mod labels;
+mod memos;
 mod picks;
 #[cfg(feature = "poll-times")]
 mod polls;
@@ -22,6 +23,7 @@ use tokio::runtime::Builder;
 pub(crate) use cluster::ClusterMetrics;
 pub(crate) use fleet::FleetMetrics;
 pub(crate) use labels::{ModelLabel, ModelNames};
+pub(crate) use memos::MemoMetrics;
 pub(crate) use picks::{Foretold, PickMetrics};
 use registrar::Registrar;
 pub(crate) use requests::{Finished, RequestMetrics, Running};

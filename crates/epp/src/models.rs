@@ -195,6 +195,11 @@ impl Models {
         self.own().map(|model| (model.name.as_str(), model.tokenizer.load().is_some())).collect()
     }
 
+    /// The tokenizers that can be used, by their models' own names.
+    pub(crate) fn tokenizers(&self) -> impl Iterator<Item = (String, Arc<Tokenizer>)> {
+        self.own().filter_map(|model| Some((model.name.clone(), model.tokenizer.load_full()?)))
+    }
+
     /// Looks at every model's files and loads those that have changed and come to rest. Not for the runtime's threads.
     /// Gives the names of the models loaded again.
     pub(crate) fn look(&self) -> Vec<&str> {

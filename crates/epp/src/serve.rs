@@ -22,7 +22,7 @@ use crate::cpu::Cpu;
 use crate::discovery::Hearers;
 use crate::flags::Flags;
 use crate::load_only::LoadOnly;
-use crate::metrics::{FleetMetrics, Metrics, ModelNames, ServerMetrics};
+use crate::metrics::{FleetMetrics, MemoMetrics, Metrics, ModelNames, ServerMetrics};
 use crate::models::Models;
 use crate::pipeline::Pipeline;
 use crate::settings::Settings;
@@ -54,6 +54,8 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
     let watchdog = Watchdog::start(readiness.clone(), patience(flags))?;
     let health_server = tokio::spawn(envoy::run_health(health_port, watchdog.clone(), until(ended.clone())));
     let body_memory = BodyMemory::new(flags.max_body_memory.unwrap_or_else(memory_limit::for_bodies));
+    let memos = MemoMetrics::default();
+    watching.push(Box::new(memos.clone()));
     watching.push(Box::new(ServerMetrics { watchdog: watchdog.clone(), body_memory: body_memory.clone() }));
 
     let fleet = Arc::new(Fleet::new());
@@ -86,6 +88,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
 
     let configured = config.models.clone();
     let models = Arc::new(tokio::task::spawn_blocking(move || Models::load(&configured)).await?);
+    memos.of(&models);
     count_tokenizers(&models, &metrics);
     let _looker = Task::of(look_at_models(Arc::clone(&models), Arc::clone(&metrics)));
     let _switch = file.map(|(path, typed)| Task::of(load_only.clone().follow(path, typed)));

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use envoy::{ResponseHead, Ticket, Untold};
 use fleet::View;
+use prometheus_client::metrics::histogram::Histogram;
 use request::{Answer, NameBack, Seen, Usage};
 use route::{Outcome, Routed, Served};
 use tokio::runtime::Handle;
@@ -62,6 +63,8 @@ pub(crate) struct Underway {
     metrics: Arc<Metrics>,
     /// When content came last.
     last_content: Option<Instant>,
+    /// The times between parts with content, of the endpoint that answers.
+    at_endpoint: Option<Histogram>,
     running: Running,
 }
 
@@ -95,6 +98,7 @@ impl Underway {
             names: Arc::clone(&pipeline.names),
             metrics: Arc::clone(&pipeline.metrics),
             last_content: None,
+            at_endpoint: None,
             running,
         }
     }
@@ -133,8 +137,18 @@ impl Underway {
         }
         let now = Instant::now();
         match self.last_content.replace(now) {
-            None => self.first_content = Some(now - self.beginning.arrived),
-            Some(before) => self.running.between_chunks(now - before),
+            None => {
+                let ttft = now - self.beginning.arrived;
+                self.first_content = Some(ttft);
+                let endpoint = self.routed.endpoint();
+                self.at_endpoint = endpoint.map(|endpoint| self.metrics.picks.first_content(&endpoint.member, ttft));
+            }
+            Some(before) => {
+                self.running.between_chunks(now - before);
+                if let Some(gaps) = &self.at_endpoint {
+                    gaps.observe((now - before).as_secs_f64());
+                }
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use prometheus_client::encoding::EncodeLabelSet;
 
-/// How many names an engine's 2xx may add to the configured ones. Every name costs about 400 series, and some engines serve
+/// How many names an engine's 2xx may add to the configured ones. Every name costs about 450 series, and some engines serve
 /// whatever name they are asked for: whoever wants more labels names the models in the configuration.
 const LEARNED_NAMES: usize = 4;
 /// What every other name is called.

@@ -14,7 +14,8 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::labels::ModelLabel;
-use super::registrar::{Registrar, Twins};
+use super::registrar::{Made, Registrar, Twins};
+use super::requests;
 
 fn decision_seconds() -> Histogram {
     Histogram::new([0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1])
@@ -147,6 +148,8 @@ pub(crate) struct PickMetrics {
     scrapes: Family<NoLabels, Histogram>,
     scrape_failures: Twins<SourceLabels, SourceLabels, Counter>,
     restarts: Family<EndpointLabels, Counter>,
+    ttft: Made<EndpointLabels, Histogram>,
+    itl: Made<EndpointLabels, Histogram>,
     tokenizers: Family<ModelOnly, Gauge>,
 }
 
@@ -238,6 +241,16 @@ impl PickMetrics {
                 "Failed readings of an engine's metrics",
                 "llm_d_epp_datalayer_poll_errors",
                 "llm_d_inference_scheduler_datalayer_poll_errors",
+            ),
+            ttft: families.made(
+                requests::ttft,
+                "warmpath_endpoint_ttft_seconds",
+                "Time from a request's last byte to the first content of the endpoint's answer, in seconds",
+            ),
+            itl: families.made(
+                requests::itl,
+                "warmpath_endpoint_itl_seconds",
+                "Time between two parts with content of the endpoint's answers, as they pass, in seconds",
             ),
             restarts: families.family("warmpath_engine_restarts", "Engines seen restarted: their cache was forgotten"),
             tokenizers: families.family(
@@ -347,6 +360,8 @@ impl PickMetrics {
     pub(crate) fn left(&self, member: &Member) {
         let place = place(member);
         self.restarts.remove(&place);
+        self.ttft.remove(&place);
+        self.itl.remove(&place);
         for scorer in pick::Scorer::ALL {
             self.parts.remove(&part(&place, scorer));
         }
@@ -354,6 +369,13 @@ impl PickMetrics {
             let deprecated = || deprecated_attempt("success", model, &place);
             self.attempts.remove(&attempt("success", model, &place), deprecated);
         }
+    }
+
+    /// Content of an endpoint's answer came first so long after its request was whole; what follows is timed by what this gives.
+    pub(crate) fn first_content(&self, member: &Member, ttft: Duration) -> Histogram {
+        let place = place(member);
+        self.ttft.get_or_create(&place).observe(ttft.as_secs_f64());
+        self.itl.get_or_create_owned(&place)
     }
 
     /// An engine restarted.

@@ -17,6 +17,11 @@ const LATENCY: [f64; 35] = [
 ];
 /// llm-d's buckets for the time between two pieces of a streamed answer, in seconds.
 const ITL: [f64; 15] = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0];
+/// llm-d's buckets for the time that one token of an answer takes, its prompt's time counted in, in seconds.
+const NTPOT: [f64; 13] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
+/// llm-d's buckets for the time that one token of a streamed answer takes, in seconds.
+const TPOT: [f64; 19] =
+    [0.0005, 0.00205, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 2.0];
 /// llm-d's buckets for prompt tokens.
 const INPUT_TOKENS: [f64; 19] = [
     1.0,
@@ -43,11 +48,17 @@ const INPUT_TOKENS: [f64; 19] = [
 fn latency() -> Histogram {
     Histogram::new(LATENCY)
 }
-fn ttft() -> Histogram {
+pub(super) fn ttft() -> Histogram {
     Histogram::new(LATENCY.into_iter().take_while(|at| *at <= 120.0))
 }
-fn itl() -> Histogram {
+pub(super) fn itl() -> Histogram {
     Histogram::new(ITL)
+}
+fn ntpot() -> Histogram {
+    Histogram::new(NTPOT)
+}
+fn tpot() -> Histogram {
+    Histogram::new(TPOT)
 }
 fn request_bytes() -> Histogram {
     Histogram::new((0..25).map(|k| 64.0 * f64::from(1_u32 << k)))
@@ -83,6 +94,21 @@ pub(crate) struct Finished {
     pub(crate) completion_tokens: Option<u64>,
 }
 
+impl Finished {
+    /// Seconds for each token generated; nothing where none was, or the engine doesn't say.
+    fn for_each_token(&self) -> Option<f64> {
+        let tokens = self.completion_tokens.filter(|tokens| *tokens > 0)?;
+        Some(self.took.as_secs_f64() / tokens as f64)
+    }
+
+    /// Seconds for each token behind the first, of a streamed answer.
+    fn for_each_streamed_token(&self) -> Option<f64> {
+        let behind = self.completion_tokens?.checked_sub(1).filter(|behind| *behind > 0)?;
+        let since_first = self.took.checked_sub(self.ttft.filter(|_| self.streaming)?)?;
+        Some(since_first.as_secs_f64() / behind as f64)
+    }
+}
+
 /// The families.
 #[derive(Debug)]
 pub(crate) struct RequestMetrics {
@@ -95,6 +121,8 @@ pub(crate) struct RequestMetrics {
     input: Sizes,
     cached: Sizes,
     output: Sizes,
+    ntpot: Sizes,
+    tpot: Made<RequestLabels, Histogram>,
     ttft: Twins<TtftLabels, PairLabels, Histogram>,
     itl: Made<RequestLabels, Histogram>,
     untaken: Counter,
@@ -195,6 +223,17 @@ impl RequestMetrics {
                 "llm_d_epp_request_output_tokens",
                 "inference_objective_output_tokens",
             ),
+            ntpot: families.twins(
+                ntpot,
+                "Time from a request's last byte to the end of its answer for each token generated, in seconds",
+                "llm_d_epp_request_ntpot_seconds",
+                "inference_objective_normalized_time_per_output_token_seconds",
+            ),
+            tpot: families.made(
+                tpot,
+                "llm_d_epp_request_streaming_tpot_seconds",
+                "[ALPHA] Time from a streamed answer's first content to its end for each token after the first, in seconds",
+            ),
             ttft: families.twins(
                 ttft,
                 "Time from a request's last byte to its answer's first content, in seconds",
@@ -268,6 +307,12 @@ impl RequestMetrics {
                 observe(sizes, tokens as f64);
             }
         }
+        if let Some(each) = finished.for_each_token() {
+            observe(&self.ntpot, each);
+        }
+        if let Some(each) = finished.for_each_streamed_token() {
+            self.tpot.get_or_create(&model.request()).observe(each);
+        }
         if let Some(ttft) = finished.ttft {
             let labels = TtftLabels {
                 model_name: model.name(),
@@ -300,5 +345,28 @@ impl Drop for Running {
         for gauge in &self.gauges {
             gauge.dec();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tokens_time_is_told_where_there_are_tokens() {
+        let finished = |tokens: Option<u64>, ttft: Option<u64>, streaming| Finished {
+            took: Duration::from_secs(10),
+            ttft: ttft.map(Duration::from_secs),
+            streaming,
+            completion_tokens: tokens,
+            ..Finished::default()
+        };
+        let told = |finished: Finished| (finished.for_each_token(), finished.for_each_streamed_token());
+        assert_eq!(told(finished(Some(5), Some(2), true)), (Some(2.0), Some(2.0)));
+        assert_eq!(told(finished(Some(5), Some(2), false)), (Some(2.0), None));
+        assert_eq!(told(finished(Some(5), None, true)), (Some(2.0), None));
+        assert_eq!(told(finished(Some(1), Some(2), true)), (Some(10.0), None));
+        assert_eq!(told(finished(Some(0), Some(2), true)), (None, None));
+        assert_eq!(told(finished(None, Some(2), true)), (None, None));
     }
 }
