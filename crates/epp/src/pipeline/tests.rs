@@ -10,6 +10,8 @@ use super::*;
 use crate::metrics::FleetMetrics;
 use crate::progress::Parsed;
 
+mod reference;
+
 const ENGINE: &str = "10.0.0.1:8000";
 
 /// As served by default, with one engine and no model's files.
