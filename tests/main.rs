@@ -28,6 +28,7 @@ mod black_box {
     mod chart;
     mod chart_applied;
     mod chart_runs;
+    mod chart_values;
     mod deploy;
     mod drop_in;
     mod examples;

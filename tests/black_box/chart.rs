@@ -241,8 +241,9 @@ fn nothing_is_rendered_for_an_api_that_the_cluster_lacks() {
     assert!(!off.contains("ServiceMonitor"), "{off:?}");
 }
 
+/// Helm refuses these values, and says so.
 #[track_caller]
-fn check_refused(values: &str, expected: &str) {
+pub fn check_refused(values: &str, expected: &str) {
     match Release::try_render(values, &[]) {
         Ok(_) => panic!("accepted: {values}"),
         Err(refusal) => assert!(refusal.contains(expected), "{values}\n{refusal}"),

@@ -32,17 +32,28 @@ pub struct Release {
 impl Release {
     /// Renders the chart as the release `warmpath` in the namespace `inference`; Helm's words where it refuses.
     pub fn try_render(values: &str, apis: &[&str]) -> Result<Self, String> {
-        Self::try_render_in("inference", values, apis)
+        Self::try_render_in("warmpath", "inference", values, apis)
+    }
+
+    /// The same as a release of that name.
+    pub fn try_render_as(release: &str, values: &str, apis: &[&str]) -> Result<Self, String> {
+        Self::try_render_in(release, "inference", values, apis)
+    }
+
+    /// The same of values that are right.
+    #[track_caller]
+    pub fn render_as(release: &str, values: &str, apis: &[&str]) -> Self {
+        Self::try_render_as(release, values, apis).unwrap_or_else(|refusal| panic!("{values}\n{refusal}"))
     }
 
     /// The same in another namespace, of values that are right.
     #[track_caller]
     pub fn render_in(namespace: &str, values: &str, apis: &[&str]) -> Self {
-        Self::try_render_in(namespace, values, apis).unwrap_or_else(|refusal| panic!("{values}\n{refusal}"))
+        Self::try_render_in("warmpath", namespace, values, apis).unwrap_or_else(|refusal| panic!("{values}\n{refusal}"))
     }
 
-    fn try_render_in(namespace: &str, values: &str, apis: &[&str]) -> Result<Self, String> {
-        let mut arguments = vec!["template", "warmpath", "charts/warmpath", "--namespace", namespace];
+    fn try_render_in(release: &str, namespace: &str, values: &str, apis: &[&str]) -> Result<Self, String> {
+        let mut arguments = vec!["template", release, "charts/warmpath", "--namespace", namespace];
         arguments.extend(apis.iter().flat_map(|api| ["--api-versions", api]));
         helm(&arguments, values).map(|text| Self::read(&text))
     }

@@ -1,6 +1,6 @@
 {{/* The EndpointPickerConfig, as YAML. */}}
 {{- define "warmpath.config" -}}
-{{- if kindIs "string" .Values.config -}}
+{{- if and .Values.config (kindIs "string" .Values.config) -}}
 {{- .Values.config -}}
 {{- else if .Values.config -}}
 {{- toYaml .Values.config -}}

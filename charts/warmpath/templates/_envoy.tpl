@@ -85,6 +85,8 @@ static_resources:
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: stats
+          request_headers_timeout: 10s
+          common_http_protocol_options: { idle_timeout: 60s }
           route_config:
             virtual_hosts:
             - name: stats

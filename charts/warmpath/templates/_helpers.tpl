@@ -4,15 +4,17 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* At most 50 characters, so that what is put behind it still fits. */}}
+{{/* A label of the DNS, as a Service takes it: releases may have dots. At most 46 characters, so that what is put behind it still
+     fits, and a Deployment's name can be told from those of its pods (which are cut off at 58, five that are drawn aside). */}}
 {{- define "warmpath.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- else if contains (include "warmpath.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name (include "warmpath.name" .) | trunc 50 | trimSuffix "-" -}}
+{{- $name := .Values.fullnameOverride -}}
+{{- if not $name -}}
+  {{- $name = .Release.Name -}}
+  {{- if not (contains (include "warmpath.name" .) $name) -}}
+    {{- $name = printf "%s-%s" $name (include "warmpath.name" .) -}}
+  {{- end -}}
 {{- end -}}
+{{- regexReplaceAll "-+$" ($name | replace "." "-" | trunc 46) "" -}}
 {{- end -}}
 
 {{- define "warmpath.serviceAccount" -}}
@@ -32,14 +34,22 @@ app.kubernetes.io/name: {{ include "warmpath.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
+{{/* Labels, each once: the chart's own, by which objects find each other, go before those of values. (dict "root" $ "component"
+     COMPONENT "labels" MAP), the latter two optional. */}}
 {{- define "warmpath.labels" -}}
-{{ include "warmpath.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := include "warmpath.selectorLabels" .root | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/version" .root.Chart.AppVersion -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" .root.Release.Service -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") -}}
+{{- with .component -}}{{- $_ := set $own "app.kubernetes.io/component" . -}}{{- end -}}
+{{- toYaml (merge $own (deepCopy (default dict .labels)) (deepCopy (default dict .root.Values.commonLabels))) -}}
+{{- end -}}
+
+{{/* Labels of the picker's pods. */}}
+{{- define "warmpath.podLabels" -}}
+{{- $own := include "warmpath.selectorLabels" . | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/component" "picker" -}}
+{{- toYaml (merge $own (deepCopy (default dict .Values.podLabels)) (deepCopy (default dict .Values.commonLabels))) -}}
 {{- end -}}
 
 {{/* metadata of an object: (dict "root" $ "name" NAME "component" COMPONENT "labels" MAP "annotations" MAP), all but root optional. */}}
@@ -48,13 +58,7 @@ metadata:
   name: {{ default (include "warmpath.fullname" .root) .name | quote }}
   namespace: {{ .root.Release.Namespace | quote }}
   labels:
-    {{- include "warmpath.labels" .root | nindent 4 }}
-    {{- with .component }}
-    app.kubernetes.io/component: {{ . }}
-    {{- end }}
-    {{- with .labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "warmpath.labels" . | nindent 4 }}
   {{- with .annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
