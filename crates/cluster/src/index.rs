@@ -111,7 +111,11 @@ impl Index {
             Event::Init | Event::InitApply(_) | Event::InitDone => None,
         };
         let whole = matches!(event, Event::InitDone);
-        self.pods.take(event);
+        self.pods.take(match event {
+            Event::Apply(pod) => Event::Apply(pod.slim()),
+            Event::InitApply(pod) => Event::InitApply(pod.slim()),
+            other => other,
+        });
         if let Some(name) = changed {
             self.read_pod(&name);
         } else if whole {
@@ -121,7 +125,8 @@ impl Index {
 
     /// Pods are about to be listed where none were selected before: nothing is known of them until then.
     pub fn select_first(&mut self) {
-        self.pods.whole = false;
+        self.pods = Listed::default();
+        self.members.clear();
     }
 
     /// An objective came, changed or went.

@@ -18,6 +18,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::paced::paced;
 use crate::watch::chain;
 
 /// How long a lease holds without being renewed.
@@ -58,7 +59,7 @@ pub async fn contend(
     over: impl Future<Output = ()> + Send,
     mut tell: impl FnMut(Standing) + Send,
 ) {
-    let mut election = Election::new(Api::namespaced(client, &candidate.namespace), candidate);
+    let mut election = Election::new(&client, candidate);
     tokio::select! {
         () = over => {}
         () = election.run(&mut tell) => {}
@@ -68,20 +69,24 @@ pub async fn contend(
 
 struct Election {
     api: Api<Lease>,
+    /// The same for the watch.
+    watched: Api<Lease>,
     candidate: Candidate,
     observed: Observed,
     leads: bool,
 }
 
 impl Election {
-    fn new(api: Api<Lease>, candidate: Candidate) -> Self {
-        Self { api, candidate, observed: Observed::default(), leads: false }
+    fn new(client: &Client, candidate: Candidate) -> Self {
+        let api = Api::namespaced(client.clone(), &candidate.namespace);
+        let watched = Api::namespaced(paced(client).0, &candidate.namespace);
+        Self { api, watched, candidate, observed: Observed::default(), leads: false }
     }
 
     /// Never ends.
     async fn run(&mut self, tell: &mut (impl FnMut(Standing) + Send)) {
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.candidate.lease));
-        let changes = watcher(self.api.clone(), config).default_backoff().touched_objects();
+        let changes = watcher(self.watched.clone(), config).default_backoff().touched_objects();
         // Without the right to watch, there are the tries every two seconds.
         let freed = changes.filter_map(|lease| std::future::ready(lease.ok().filter(is_free)));
         let mut freed = freed.chain(stream::pending()).boxed();

@@ -10,6 +10,7 @@ mod access;
 mod index;
 mod lease;
 mod objects;
+mod paced;
 mod pod;
 mod ports;
 mod rewrites;

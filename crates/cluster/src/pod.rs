@@ -15,6 +15,15 @@ impl Pod {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
+    /// Without what nobody reads: annotations may take a quarter of a MB, and who manages which field is more than all the rest.
+    pub(crate) fn slim(mut self) -> Self {
+        self.metadata.managed_fields = None;
+        if let Some(annotations) = &mut self.metadata.annotations {
+            annotations.retain(|name, _| ACTIVE_PORTS.contains(&name.as_str()));
+        }
+        self
+    }
+
     /// Its endpoints: one a port, none unless it runs, is ready and stays.
     pub(crate) fn members(&self, ports: &TargetPorts) -> Vec<Member> {
         let Some(ip) = self.serving_at() else { return Vec::new() };

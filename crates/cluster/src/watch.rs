@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use futures::stream::{self, BoxStream, PollNext};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_objects};
@@ -16,6 +16,7 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::paced::paced;
 use crate::{Index, Object, Pod, Pool, Snapshot, TargetPorts, served};
 
 pub(crate) const POOL_GROUP: &str = "inference.networking.k8s.io";
@@ -96,6 +97,8 @@ enum Said {
         counts: bool,
         take: Box<dyn FnOnce(&mut Index) + Send>,
     },
+    /// The API server lets them be watched, from a list or from where a watch broke.
+    Granted(Kind),
     Failing(Kind, String),
     NotServed(Kind),
 }
@@ -202,16 +205,22 @@ impl Following {
                 (Some(News::Failing(kind, why)), false)
             }
             Said::NotServed(kind) => (Some(News::NotServed(kind)), false),
+            Said::Granted(kind) => (self.begins(kind), false),
             Said::Event { kind, counts, take } => {
                 take(&mut self.index);
                 self.select();
-                let begins = counts && !self.watching.contains(&kind);
-                if begins {
-                    self.watching.push(kind);
-                }
-                (begins.then_some(News::Watching(kind)), counts)
+                (if counts { self.begins(kind) } else { None }, counts)
             }
         }
+    }
+
+    /// What is to be told where they weren't watched before.
+    fn begins(&mut self, kind: Kind) -> Option<News> {
+        if self.watching.contains(&kind) {
+            return None;
+        }
+        self.watching.push(kind);
+        Some(News::Watching(kind))
     }
 
     /// Watches the pods that the pool selects now.
@@ -248,13 +257,24 @@ fn pool(client: &Client, name: &str, namespace: &str, group: &str) -> Sayings {
     let version = if group == POOL_GROUP { "v1" } else { "v1alpha2" };
     let gvk = GroupVersionKind::gvk(group, version, "InferencePool");
     let resource = ApiResource::from_gvk_with_plural(&gvk, Kind::Pool.as_str());
-    let api = Api::<Pool>::namespaced_with(client.clone(), namespace, &resource);
-    sayings(api, watcher::Config::default().fields(&format!("metadata.name={name}")), Kind::Pool, Index::pool)
+    let watched = |client| Api::<Pool>::namespaced_with(client, namespace, &resource);
+    sayings(
+        client,
+        watched,
+        watcher::Config::default().fields(&format!("metadata.name={name}")),
+        Kind::Pool,
+        Index::pool,
+    )
 }
 
 fn pods(client: &Client, namespace: &str, selector: &str) -> Sayings {
-    let api = Api::<Pod>::namespaced(client.clone(), namespace);
-    sayings(api, watcher::Config::default().labels(selector), Kind::Pod, Index::pod)
+    sayings(
+        client,
+        |client| Api::<Pod>::namespaced(client, namespace),
+        watcher::Config::default().labels(selector),
+        Kind::Pod,
+        Index::pod,
+    )
 }
 
 /// Objects of a kind that not every cluster has.
@@ -284,19 +304,26 @@ where
     });
     let watched = asked.flat_map(move |(client, found)| match found {
         Ok(resource) => {
-            let api = Api::<Object<S>>::namespaced_with(client, &namespace, &resource);
-            sayings(api, watcher::Config::default(), kind, take)
+            let watched = |client| Api::<Object<S>>::namespaced_with(client, &namespace, &resource);
+            sayings(&client, watched, watcher::Config::default(), kind, take)
         }
         Err(said) => stream::iter([said]).boxed(),
     });
     watched.boxed()
 }
 
-fn sayings<K>(api: Api<K>, config: watcher::Config, kind: Kind, take: fn(&mut Index, Event<K>)) -> Sayings
+fn sayings<K>(
+    client: &Client,
+    watched: impl FnOnce(Client) -> Api<K>,
+    config: watcher::Config,
+    kind: Kind,
+    take: fn(&mut Index, Event<K>),
+) -> Sayings
 where
     K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let events = watch_objects(api, config).default_backoff();
+    let (client, grants) = paced(client);
+    let events = watch_objects(watched(client), config).default_backoff();
     let said = move |event: Result<Event<K>, watcher::Error>| match event {
         Ok(event) => Said::Event {
             kind,
@@ -305,7 +332,9 @@ where
         },
         Err(error) => Said::Failing(kind, chain(&error)),
     };
-    events.map(said).boxed()
+    // A grant comes before whatever the watch then says.
+    let first = |(): &mut ()| PollNext::Left;
+    stream::select_with_strategy(grants.map(move |()| Said::Granted(kind)), events.map(said), first).boxed()
 }
 
 /// An error and what is behind it.

@@ -246,3 +246,27 @@ fn pods_may_be_selected_without_a_pool() {
     assert_eq!(addresses(&index), ["10.0.0.1:8000", "10.0.0.1:8001"]);
     assert!(index.snapshot().synced);
 }
+
+#[test]
+fn what_nobody_reads_of_a_pod_is_not_kept() {
+    let mut large = pod("a", "vllm", 1);
+    large["metadata"]["annotations"] = json!({"a": "needle".repeat(1000), "llm-d.ai/active-ports": "8000"});
+    large["metadata"]["managedFields"] =
+        json!([{"manager": "needle", "fieldsType": "FieldsV1", "fieldsV1": {"f:needle": {}}}]);
+    let mut index = of_pool(vllm(&[8000, 8001]), vec![object(large.clone())]);
+    index.pod(Event::Apply(object(large)));
+    assert!(!format!("{index:?}").contains("needle"));
+    assert_eq!(addresses(&index), ["10.0.0.1:8000"], "what is read of it");
+}
+
+#[test]
+fn of_a_pool_that_is_made_again_nothing_is_known_before_its_pods_are_listed() {
+    let mut index = of_pool(vllm(&[8000]), vec![object(pod("a", "vllm", 1))]);
+    index.pool(Event::Delete(vllm(&[8000])));
+    assert_eq!(addresses(&index), Vec::<String>::new());
+    index.pool(Event::Apply(vllm(&[8000])));
+    index.select_first();
+    assert_eq!((index.snapshot().synced, addresses(&index)), (false, Vec::new()), "who was there before may be gone");
+    list(&mut |event| index.pod(event), vec![object(pod("b", "vllm", 2))]);
+    assert_eq!((index.snapshot().synced, addresses(&index)), (true, vec!["10.0.0.2:8000".to_owned()]));
+}

@@ -34,13 +34,21 @@ struct Objects {
     by_path: Arc<Mutex<BTreeMap<String, BTreeMap<String, Value>>>>,
     refused: Arc<Mutex<BTreeMap<String, StatusCode>>>,
     changes: Arc<tokio::sync::watch::Sender<Vec<(String, String)>>>,
+    /// Whether every watch is ended at once.
+    brief: bool,
     /// Paths and queries of the watches so far.
     watches: Arc<Mutex<Vec<(String, Parameters)>>>,
 }
 
 impl Objects {
     fn new() -> Self {
-        Self { by_path: Arc::default(), refused: Arc::default(), changes: Arc::default(), watches: Arc::default() }
+        Self {
+            by_path: Arc::default(),
+            refused: Arc::default(),
+            changes: Arc::default(),
+            brief: false,
+            watches: Arc::default(),
+        }
     }
 
     /// Puts an object there without a word to those who watch.
@@ -74,15 +82,21 @@ impl Objects {
         });
     }
 
-    /// Ends the watches there, as servers do after some minutes; the last that they say is a version that no object has.
-    fn bookmark_and_end(&self, path: &str) {
+    /// Says a version that no object has, beyond the next change.
+    fn bookmark(&self, path: &str) {
         self.changes.send_modify(|changes| {
             let metadata = json!({"resourceVersion": (changes.len() + 2).to_string()});
             let bookmark =
                 json!({"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}});
             changes.push((path.to_owned(), format!("{bookmark}\n")));
-            changes.push((path.to_owned(), END.to_owned()));
         });
+    }
+
+    /// Ends the watches there, as servers do after some minutes; a bookmark before it says that this was seen.
+    async fn end(&self, path: &str) {
+        self.bookmark(path);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.changes.send_modify(|changes| changes.push((path.to_owned(), END.to_owned())));
     }
 
     /// The changes to come after that version.
@@ -152,6 +166,9 @@ async fn answer(State(objects): State<Objects>, uri: Uri, Query(query): Query<Pa
         return list.to_string().into_response();
     }
     objects.watches.lock().expect("sound").push((path.clone(), query.clone()));
+    if objects.brief {
+        return Body::empty().into_response();
+    }
     let version = query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
     Body::from_stream(objects.changes_after(version, path)).into_response()
 }
@@ -288,7 +305,7 @@ async fn an_expired_watch_is_begun_anew_with_a_list() {
 async fn watches_ask_for_bookmarks_and_go_on_from_the_last_one() {
     let mut cluster = Cluster::of_pool(with_two_pods()).await;
     cluster.until_members(&["a-rank-0", "b-rank-0"]).await;
-    cluster.objects.bookmark_and_end(PODS);
+    cluster.objects.end(PODS).await;
     cluster.objects.apply(PODS, pod("d", "vllm", 4));
     cluster.until_members(&["a-rank-0", "b-rank-0", "d-rank-0"]).await;
     let watches = cluster.objects.watches.lock().expect("sound").clone();
@@ -311,6 +328,29 @@ async fn while_the_api_server_is_away_what_was_known_stays_and_then_it_is_follow
     let listener = std::net::TcpListener::bind(("127.0.0.1", cluster.port)).expect("the same port");
     cluster.server = Some(cluster.objects.clone().serve(listener));
     cluster.until_members(&["a-rank-0"]).await;
+}
+
+/// What has nothing new to say for days, such as a pool, would else be called unwatched for as long.
+#[tokio::test]
+async fn a_watch_that_goes_on_where_it_broke_is_said_to() {
+    let mut cluster = Cluster::of_pool(with_two_pods()).await;
+    cluster.until_members(&["a-rank-0", "b-rank-0"]).await;
+    cluster.objects.refuse(POOLS, StatusCode::INTERNAL_SERVER_ERROR);
+    cluster.objects.end(POOLS).await;
+    cluster.until_failing(Kind::Pool).await;
+    cluster.objects.refused.lock().expect("sound").clear();
+    cluster.until(|news| matches!(news, News::Watching(Kind::Pool)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_server_that_ends_each_watch_at_once_is_not_asked_again_at_once() {
+    let objects = Objects { brief: true, ..with_two_pods() };
+    let mut cluster = Cluster::of_pool(objects).await;
+    cluster.until_members(&["a-rank-0", "b-rank-0"]).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let watches = cluster.objects.watches.lock().expect("sound").clone();
+    let of_pods = watches.iter().filter(|(path, _)| path == PODS).count();
+    assert!((2..=4).contains(&of_pods), "{of_pods} in 2.5 s");
 }
 
 /// kubernetes-sigs/gateway-api-inference-extension#1230: a role that lacks a right made the picker crash in a loop.
