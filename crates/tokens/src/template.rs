@@ -73,7 +73,7 @@ pub struct Template {
     environment: Environment<'static>,
     /// Steps that a rendering may take.
     steps: u64,
-    /// The same, with more steps.
+    /// The same for long chats: with more steps, and without a memory, which one of them would fill.
     environment_long: Environment<'static>,
     /// Its loops, where their turns are remembered.
     loops: Option<recall::Loops>,
@@ -195,9 +195,10 @@ impl Template {
             let message = "an expression has too many parts".into();
             return Err(TemplateError { fault: Fault::Syntax, message, line: prepared.too_many_parts });
         }
-        environment.add_template_owned(NAME, prepared.text).map_err(describe)?;
         let mut environment_long = environment.clone();
         environment_long.set_fuel(Some(MAX_STEPS_LONG));
+        environment_long.add_template_owned(NAME, source::prepare(source, false).text).map_err(describe)?;
+        environment.add_template_owned(NAME, prepared.text).map_err(describe)?;
         let loops = recollection.map(|recollection| recall::Loops::new(prepared.bodies, Arc::clone(recollection)));
         Ok(Template {
             environment,

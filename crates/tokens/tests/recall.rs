@@ -114,6 +114,18 @@ fn a_chat_that_grew_is_found_but_for_its_end() {
     }
 }
 
+/// One chat of very many messages would fill the memory, and be gone from it before it came again.
+#[test]
+fn very_long_chats_are_rendered_without_it() {
+    let pair = Pair::of("{% for m in messages %}{{ m.content }}{% endfor %}");
+    for (messages, remembered) in [(10_001, 0), (10, 10)] {
+        let messages: Vec<Value> = (0..messages).map(|at| json!({"content": at})).collect();
+        pair.check(&json!({"messages": messages})).unwrap();
+        // Beside the turns: what all of them read.
+        assert_eq!(pair.remembering.memo().pieces.saturating_sub(1), remembered);
+    }
+}
+
 /// What bodies are put together of.
 const PARTS: &[&str] = &[
     "{{ m.role }}",
