@@ -9,6 +9,8 @@ mod discovery;
 mod election;
 mod endpoints_file;
 mod engines;
+#[allow(dead_code, reason = "those who follow come next")]
+mod feed;
 mod flags;
 mod follow;
 mod load_only;

@@ -20,6 +20,7 @@ use crate::client::{Said, said};
 use crate::complaints::Complaints;
 use crate::cpu::{Cpu, NotRun, Weight};
 use crate::discovery::Ruled;
+use crate::feed::Feed;
 use crate::load_only::LoadOnly;
 use crate::metrics::{Metrics, ModelLabel, ModelNames};
 use crate::models::Models;
@@ -70,6 +71,8 @@ pub(crate) struct Pipeline {
     pub(crate) conformance: bool,
     /// Whether each decision is logged.
     pub(crate) log_decisions: bool,
+    /// Who follows decisions.
+    pub(crate) feed: Feed,
     /// What the cluster's objects rule.
     pub(crate) ruled: Arc<ArcSwap<Ruled>>,
     /// What picks had to do without, said seldom.

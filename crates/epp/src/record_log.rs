@@ -7,19 +7,26 @@ use record::{Asked, Choice, Ended, Outcome, Record};
 
 use crate::underway::Underway;
 
+/// Whether decisions' lines are logged at all.
+pub(crate) fn is_logged() -> bool {
+    tracing::enabled!(target: "epp::decision", tracing::Level::INFO)
+}
+
 /// Prints one request's decision and how it ended.
-pub(crate) fn print(underway: &Underway) {
-    if !tracing::enabled!(target: "epp::decision", tracing::Level::INFO) {
-        return;
-    }
-    match serde_json::to_string(&record(underway)) {
+pub(crate) fn print(record: &Record) {
+    match serde_json::to_string(record) {
         Ok(record) => tracing::info!(target: "epp::decision", record, "decision"),
         Err(error) => tracing::error!(target: "epp::decision", %error, "a decision's record can't be written"),
     }
 }
 
 /// The record of a request that has ended.
-pub(crate) fn record(underway: &Underway) -> Record {
+pub(crate) fn ended(underway: &Underway) -> Record {
+    Record { outcome: Some(outcome(underway)), ..picked(underway) }
+}
+
+/// The record of a request as far as its pick.
+pub(crate) fn picked(underway: &Underway) -> Record {
     let (beginning, understood, routed) = (&underway.beginning, &underway.understood, &underway.routed);
     let asked = Asked {
         api: understood.api.to_owned(),
@@ -44,7 +51,7 @@ pub(crate) fn record(underway: &Underway) -> Record {
         at: beginning.at,
         took: beginning.decided_in,
     };
-    Record { outcome: Some(outcome(underway)), ..Record::new(beginning.request_id.as_str(), asked, &choice) }
+    Record::new(beginning.request_id.as_str(), asked, &choice)
 }
 
 /// The same for equal sessions, in every picker of this build; no session can be read from it.

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use crate::complaints::Complaints;
 use crate::cpu::Cpu;
 use crate::discovery::Hearers;
+use crate::feed::Feed;
 use crate::flags::Flags;
 use crate::load_only::LoadOnly;
 use crate::metrics::{FleetMetrics, MemoMetrics, Metrics, ModelNames, ServerMetrics};
@@ -71,6 +72,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         deprecated: flags.deprecated_metrics,
     };
     let metrics = Arc::new(Metrics::new(flags.deprecated_metrics, fleet_metrics, watching));
+    let feed = Feed::default();
     let access = admin::Access::new(&access).await?;
     let admin_server = tokio::spawn(admin::run(admin_port, access, Arc::clone(&metrics), until(ended)));
     let _scraper = Task::of(scraper(&config, &fleet, &router, &metrics)?.run());
@@ -112,6 +114,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         tell_scores: flags.emit_endpoint_scores,
         conformance: flags.conformance_test_headers,
         log_decisions: flags.log_decisions,
+        feed: feed.clone(),
         ruled,
         complaints: Complaints::default(),
         metrics: Arc::clone(&metrics),
@@ -150,6 +153,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         // The lease is given up while streams are drained.
         election.await.context("leader election")?;
     }
+    feed.close();
     // Probes and the last scrape are answered until the streams are gone.
     end.send_replace(true);
     let _ = tokio::join!(health_server, admin_server);

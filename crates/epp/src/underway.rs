@@ -2,7 +2,8 @@
 //!
 //! In: the answer's head and body, as they pass; out: the same bytes, but for the model's name where the engine was given
 //! another. On the way it corrects the index and the books, and
-//! reads what the engine says it used. Its drop gives the booking back, counts, and prints the decision's record.
+//! reads what the engine says it used. Its drop gives the booking back, counts, and logs the decision's record and tells it to whom it
+//! may concern.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,8 +17,10 @@ use route::{Outcome, Routed, Served};
 use tokio::runtime::Handle;
 
 use crate::client::Said;
+use crate::feed::Feed;
 use crate::metrics::{Finished, Foretold, Metrics, ModelLabel, ModelNames, Running};
 use crate::pipeline::{LONG_PROMPT, Pipeline, SERVED};
+use crate::record_log;
 use crate::understand::Understood;
 
 /// How a request began.
@@ -58,6 +61,7 @@ pub(crate) struct Underway {
     may_keep_back: bool,
     response_bytes: usize,
     log: bool,
+    feed: Feed,
     conformance: bool,
     names: Arc<ModelNames>,
     metrics: Arc<Metrics>,
@@ -79,7 +83,7 @@ impl Underway {
         pipeline: &Pipeline,
     ) -> Self {
         let predicted = (routed.ask.blocks > 0).then(|| routed.predicted_cached_tokens());
-        Self {
+        let underway = Self {
             beginning,
             understood,
             routed,
@@ -94,13 +98,18 @@ impl Underway {
             may_keep_back: false,
             response_bytes: 0,
             log: pipeline.log_decisions,
+            feed: pipeline.feed.clone(),
             conformance: pipeline.conformance,
             names: Arc::clone(&pipeline.names),
             metrics: Arc::clone(&pipeline.metrics),
             last_content: None,
             at_endpoint: None,
             running,
+        };
+        if underway.feed.wants_picks() {
+            underway.feed.tell(Arc::new(record_log::picked(&underway)));
         }
+        underway
     }
 
     /// What the engine says it used, as far as it has passed.
@@ -256,8 +265,16 @@ impl Drop for Underway {
             };
             self.metrics.picks.answered(&self.model, foretold, usage.as_ref());
         }
-        if self.log {
-            crate::record_log::print(self);
+        let (logged, followed) = (self.log && record_log::is_logged(), self.feed.wants_ends());
+        if !logged && !followed {
+            return;
+        }
+        let record = record_log::ended(self);
+        if logged {
+            record_log::print(&record);
+        }
+        if followed {
+            self.feed.tell(Arc::new(record));
         }
     }
 }

@@ -7,6 +7,7 @@ use envoy::{Headers, ResponseHead, Ticket};
 use route::Assumed;
 
 use super::*;
+use crate::feed::{Heard, Told};
 use crate::metrics::FleetMetrics;
 use crate::progress::Parsed;
 
@@ -46,6 +47,7 @@ fn pipeline() -> Pipeline {
         tell_scores: false,
         conformance: false,
         log_decisions: false,
+        feed: Feed::default(),
         ruled: Arc::default(),
         complaints: Complaints::default(),
         names: Arc::new(ModelNames::new(Vec::new())),
@@ -191,7 +193,7 @@ async fn a_model_that_could_not_be_rewritten_is_noted_in_metric_and_record() {
     let unread = Inbound { body: None, unread: Some(Unread::Memory), ..chat(&rewrite) };
     let (verdict, underway) = picked(&pipeline, unread).await;
     assert_eq!((verdict.body, &underway.understood.model), (None, &None));
-    let record = serde_json::to_value(crate::record_log::record(&underway)).expect("JSON");
+    let record = serde_json::to_value(crate::record_log::ended(&underway)).expect("JSON");
     assert!(record.to_string().contains("\"not_rewritten\""), "{record}");
     assert_eq!([degraded(&pipeline, "not_rewritten"), degraded(&pipeline, "no_body_memory")], [1.0, 1.0]);
 
@@ -199,6 +201,30 @@ async fn a_model_that_could_not_be_rewritten_is_noted_in_metric_and_record() {
     assert!(verdict.body.is_some_and(|body| body.starts_with(b"{\"model\":\"wanted\"")));
     assert_eq!(underway.understood.model.as_deref(), Some("wanted"));
     assert_eq!(degraded(&pipeline, "not_rewritten"), 1.0);
+}
+
+/// What is told of a request holds no word of its prompt, nor of the answer.
+#[tokio::test]
+async fn a_decision_is_told_as_it_is_made_and_again_with_its_outcome() {
+    let pipeline = pipeline();
+    let mut follower = pipeline.feed.follow(Told::PicksAndEnds).expect("a place");
+    let secret = br#"{"model":"asked","messages":[{"role":"user","content":"a secret"}]}"#.to_vec();
+    let (_, mut underway) = picked(&pipeline, Inbound { body: Some(secret.into()), ..chat(&[]) }).await;
+    let Some(Heard::Record(pick)) = follower.next().await else { panic!("the pick is told") };
+    underway.head(&answered(&[("content-type", "application/json")]));
+    let answer =
+        r#"{"choices":[{"message":{"content":"a secret"}}],"usage":{"prompt_tokens":9,"completion_tokens":3}}"#;
+    underway.body(answer.into(), true);
+    drop(underway);
+    let Some(Heard::Record(end)) = follower.next().await else { panic!("the end is told") };
+    assert_eq!(
+        (pick.request_id.as_str(), pick.chosen.as_slice(), &pick.outcome),
+        ("r", &["engine".to_owned()][..], &None)
+    );
+    let outcome = end.outcome.as_ref().expect("it has ended");
+    assert_eq!((outcome.status, outcome.prompt_tokens, outcome.completion_tokens), (Some(200), Some(9), Some(3)));
+    assert_eq!(record::Record { outcome: None, ..(*end).clone() }, *pick);
+    assert!(!format!("{pick:?} {end:?}").contains("secret"));
 }
 
 /// A pool's rewrites, of which each sends some models to another.
