@@ -29,6 +29,7 @@ mod black_box {
     mod chart_applied;
     mod chart_runs;
     mod chart_values;
+    mod decisions;
     mod deploy;
     mod drop_in;
     mod examples;

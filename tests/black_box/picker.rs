@@ -92,6 +92,11 @@ impl Picker {
         });
     }
 
+    /// Where its metrics and decisions are.
+    pub fn admin(&self) -> String {
+        format!("127.0.0.1:{}", self.metrics_port)
+    }
+
     /// Its metrics now.
     pub fn metrics(&self) -> Page {
         Page::read(&self.page())

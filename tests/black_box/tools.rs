@@ -10,13 +10,17 @@ use serde_json::{Value, json};
 use super::program::{folder, root};
 
 /// What a tool left behind.
-struct Outcome {
-    exit: Option<i32>,
-    out: String,
-    err: String,
+pub struct Outcome {
+    /// The exit code.
+    pub exit: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
 }
 
-fn epp(arguments: &[&str], input: &str) -> Outcome {
+/// Runs it with that on its standard input.
+pub fn epp(arguments: &[&str], input: &str) -> Outcome {
     let mut command = Command::new(env!("CARGO_BIN_EXE_epp"));
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the picker starts");

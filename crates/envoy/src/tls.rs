@@ -45,7 +45,7 @@ pub struct Terms {
     pub suites: Option<Vec<String>>,
     /// Whose certificates sign a client's (PEM); `None`: clients show none.
     pub clients: Option<Vec<u8>>,
-    /// HTTP/1.1, where nothing but a browser's or Prometheus' protocol is served. Otherwise HTTP/2, as gRPC takes it.
+    /// HTTP/1.1 beside HTTP/2, for a browser or Prometheus. Otherwise HTTP/2 alone, as gRPC takes it.
     pub http_1: bool,
 }
 
@@ -115,7 +115,10 @@ impl Tls {
             }
         };
         let mut config = builder.with_cert_resolver(Arc::<Shown>::clone(&shown));
-        config.alpn_protocols = vec![if terms.http_1 { b"http/1.1".to_vec() } else { b"h2".to_vec() }];
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        if terms.http_1 {
+            config.alpn_protocols.push(b"http/1.1".to_vec());
+        }
         Ok(Self { provider, shown, config: Arc::new(config) })
     }
 

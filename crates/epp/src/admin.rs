@@ -1,5 +1,6 @@
-//! The HTTP port for people and Prometheus: `/metrics`, for those who may see it, and a word at `/`.
+//! The HTTP port for people and Prometheus: `/metrics` and the stream of decisions, for those who may see them, and a word at `/`.
 
+mod ends;
 mod guard;
 mod listen;
 
@@ -16,16 +17,19 @@ use cluster::Reviews;
 use envoy::{Terms, Tls};
 use tokio::net::TcpListener;
 
-use crate::certificate;
+use crate::feed::Feed;
 use crate::metrics::{Metrics, PAGE_TYPE};
 use crate::settings::MetricsAccess;
 use crate::task::Task;
+use crate::{certificate, decisions};
+use ends::Ends;
 use guard::Guard;
 use listen::Encrypted;
 
 /// Who may see the pages, and how they are shown.
 pub(crate) struct Access {
     guard: Option<Guard>,
+    by_certificate: bool,
     tls: Option<Tls>,
     _follower: Option<Task>,
 }
@@ -43,13 +47,16 @@ impl Access {
         if guard.is_none() && wanted.clients.is_none() {
             tracing::info!("the metrics are shown to everybody (--metrics-endpoint-auth is off)");
         }
-        let Some(directory) = wanted.certificate.clone() else { return Ok(Self { guard, tls: None, _follower: None }) };
+        let by_certificate = wanted.clients.is_some();
+        let Some(directory) = wanted.certificate.clone() else {
+            return Ok(Self { guard, by_certificate, tls: None, _follower: None });
+        };
         let read = |file: &std::path::PathBuf| std::fs::read(file).with_context(|| file.display().to_string());
         let clients = wanted.clients.as_ref().map(read).transpose().context("--metrics-client-ca-file")?;
         let terms = Terms { clients, http_1: true, ..Terms::default() };
         let tls = certificate::read(Some(&directory), &terms).context("--metrics-cert-dir")?;
         let follower = Task::of(certificate::follow(directory, tls.clone()));
-        Ok(Self { guard, tls: Some(tls), _follower: Some(follower) })
+        Ok(Self { guard, by_certificate, tls: Some(tls), _follower: Some(follower) })
     }
 }
 
@@ -58,19 +65,34 @@ pub(crate) async fn run(
     listener: TcpListener,
     access: Access,
     metrics: Arc<Metrics>,
+    feed: Feed,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let page = routing::get(page).with_state(metrics);
-    let page = match access.guard {
+    let decisions = Router::new().route_service(decisions::PATHS, decisions::server(feed));
+    let page = match access.guard.clone() {
         Some(guard) => page.layer(middleware::from_fn_with_state(guard, Guard::stand)),
         None => page,
     };
     let pages = Router::new()
         .route("/", routing::get(|| async { "Warmpath, an endpoint picker. Metrics are at /metrics\n" }))
-        .route("/metrics", page);
+        .route("/metrics", page)
+        .merge(shielded(decisions, &access))
+        .into_make_service_with_connect_info::<Ends>();
     match &access.tls {
         Some(tls) => axum::serve(Encrypted::new(listener, tls)?, pages).with_graceful_shutdown(shutdown).await,
         None => axum::serve(listener, pages).with_graceful_shutdown(shutdown).await,
+    }
+}
+
+/// Decisions say more than figures do, addresses and what is cached where: they are shown to everybody nowhere. Where nobody is asked who
+/// may see the metrics, they are for this machine alone.
+fn shielded(decisions: Router, access: &Access) -> Router {
+    match &access.guard {
+        Some(guard) => decisions.layer(middleware::from_fn_with_state(guard.clone(), Guard::stand)),
+        // Every connection has shown whose it is.
+        None if access.by_certificate => decisions,
+        None => decisions.layer(middleware::from_fn(ends::from_here)),
     }
 }
 
@@ -79,5 +101,39 @@ async fn page(State(metrics): State<Arc<Metrics>>) -> Response {
     match tokio::task::spawn_blocking(move || metrics.page()).await {
         Ok(Ok(page)) => ([(header::CONTENT_TYPE, PAGE_TYPE)], page).into_response(),
         Ok(Err(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpSocket;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn where_nobody_is_asked_decisions_are_for_this_machine_alone() {
+        let access = Access { guard: None, by_certificate: false, tls: None, _follower: None };
+        let decisions = Router::new().route_service(decisions::PATHS, decisions::server(Feed::default()));
+        let pages = shielded(decisions, &access).into_make_service_with_connect_info::<Ends>();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let _serving = Task::of(async move { drop(axum::serve(listener, pages).await) });
+        for (from, header, expected) in [
+            ("127.0.0.1", "user-agent: a", "HTTP/1.1 415"),
+            ("127.0.0.1", "x-forwarded-for: 10.0.0.9", "HTTP/1.1 403"),
+            ("127.0.0.2", "user-agent: a", "HTTP/1.1 403"),
+        ] {
+            let socket = TcpSocket::new_v4().expect("a socket");
+            socket.bind(format!("{from}:0").parse().expect("an address")).expect("it is this machine's");
+            let mut stream = socket.connect(address).await.expect("a connection");
+            let asked = format!(
+                "POST /warmpath.v1.Decisions/Follow HTTP/1.1\r\nhost: a\r\n{header}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            );
+            stream.write_all(asked.as_bytes()).await.expect("it can be written");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.expect("an answer");
+            assert!(answer.starts_with(expected), "{from} {header}: {answer}");
+        }
     }
 }

@@ -73,6 +73,11 @@ impl Feed {
         Some(Follower { receiver, place })
     }
 
+    /// Whether no more is told.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.told.read().is_none()
+    }
+
     /// Tells no more: followers take what waits for them, and end.
     pub(crate) fn close(&self) {
         self.0.told.write().take();
@@ -153,6 +158,7 @@ pub(crate) mod tests {
             cached_tokens: None,
             completion_tokens: None,
             ended: Ended::Complete,
+            attempts: None,
         };
         Arc::new(Record {
             request_id: request_id.to_owned(),

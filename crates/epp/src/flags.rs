@@ -55,6 +55,26 @@ pub(crate) enum Tool {
         #[arg(long, value_name = "FILE")]
         context: PathBuf,
     },
+    /// Print what a running picker decides, as it does: a line for each request when it has ended.
+    Decisions {
+        #[command(flatten)]
+        following: Following,
+    },
+    /// Make recorded decisions again under another policy, and say for each where it goes then, part by part, and why.
+    Explain {
+        /// The other policy: an EndpointPickerConfig in YAML.
+        #[arg(long, value_name = "FILE")]
+        config_file: PathBuf,
+        /// The decision with this request id only; else all of them.
+        #[arg(long, value_name = "ID")]
+        request_id: Option<String>,
+        /// Print JSON: an object a line.
+        #[arg(long)]
+        json: bool,
+        /// Lines of the picker's log, or of `epp decisions --json`; what is no decision is passed over. `-` is standard input.
+        #[arg(value_name = "FILE", default_value = "-")]
+        decisions: PathBuf,
+    },
     /// Say how far requests share the beginning of their prompts, where they part and why: each file against the first.
     Audit {
         #[command(flatten)]
@@ -66,6 +86,44 @@ pub(crate) enum Tool {
         #[arg(value_name = "REQUEST.json", required = true, num_args = 2..)]
         files: Vec<PathBuf>,
     },
+}
+
+/// Which picker's decisions are followed, and which of them.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Following {
+    /// Go on until the picker ends: the one way there is, said so that it is no surprise.
+    #[arg(long, required = true)]
+    pub(crate) follow: bool,
+    /// The picker's metrics port, as HOST:PORT, http://... or https://...
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    pub(crate) address: String,
+    /// File with the token to show, where the picker asks the cluster who may see them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Certificate (PEM) that has signed the picker's; https takes it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Those for this model only, as its label in metrics is.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Those only of which this endpoint, by name or address, was chosen or is said to have served.
+    #[arg(long, value_name = "ENDPOINT")]
+    pub(crate) endpoint: Option<String>,
+    /// Those with this request id only.
+    #[arg(long, value_name = "ID")]
+    pub(crate) request_id: Option<String>,
+    /// Those only that had to do without something, or did not end in a complete answer of status 2xx.
+    #[arg(long)]
+    pub(crate) troubled: bool,
+    /// Each also when it is picked, before its end.
+    #[arg(long)]
+    pub(crate) picks: bool,
+    /// End after so many.
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Print JSON: a record a line, as in the log.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// How a tool reads a request, and within which border it hashes its prompt.

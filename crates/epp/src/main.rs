@@ -5,11 +5,11 @@ mod certificate;
 mod client;
 mod complaints;
 mod cpu;
+mod decisions;
 mod discovery;
 mod election;
 mod endpoints_file;
 mod engines;
-#[allow(dead_code, reason = "those who follow come next")]
 mod feed;
 mod flags;
 mod follow;
@@ -42,6 +42,10 @@ fn main() -> ExitCode {
         Some(Tool::Tokenize { reading }) => tools::tokenize(&reading),
         Some(Tool::Render { template, context }) => tools::render(&template, &context),
         Some(Tool::Audit { reading, json, files }) => tools::audit(&reading, &files, json),
+        Some(Tool::Explain { config_file, request_id, json, decisions }) => {
+            tools::explain(&config_file, request_id.as_deref(), json, &decisions)
+        }
+        Some(Tool::Decisions { following }) => tools::decisions(&following),
         None => {
             let _logging = logging::start(cli.flags.level(), &cli.flags.zap_encoder);
             for warning in unheeded {

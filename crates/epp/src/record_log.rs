@@ -73,5 +73,6 @@ fn outcome(underway: &Underway) -> Outcome {
         cached_tokens: usage.cached_tokens,
         completion_tokens: usage.completion_tokens,
         ended: if underway.complete { Ended::Complete } else { Ended::Cancelled },
+        attempts: underway.attempts,
     }
 }

@@ -74,7 +74,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
     let metrics = Arc::new(Metrics::new(flags.deprecated_metrics, fleet_metrics, watching));
     let feed = Feed::default();
     let access = admin::Access::new(&access).await?;
-    let admin_server = tokio::spawn(admin::run(admin_port, access, Arc::clone(&metrics), until(ended)));
+    let admin_server = tokio::spawn(admin::run(admin_port, access, Arc::clone(&metrics), feed.clone(), until(ended)));
     let _scraper = Task::of(scraper(&config, &fleet, &router, &metrics)?.run());
     let (tell_synced, synced) = watch::channel(false);
     let ruled = Arc::default();

@@ -7,6 +7,8 @@
 mod asked;
 mod audit;
 mod check_config;
+mod decisions;
+mod explain;
 mod render;
 mod shape;
 mod tokenize;
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use crate::flags::Reading;
+use crate::flags::{Following, Reading};
 
 /// Prints a config file's effective policy in words; `-` is standard input.
 pub(crate) fn check_config(file: &Path) -> ExitCode {
@@ -53,6 +55,44 @@ pub(crate) fn audit(reading: &Reading, files: &[PathBuf], json: bool) -> ExitCod
         }
     };
     finish(Result::and_then(bodies, |bodies: Vec<_>| audit::answer(reading, &bodies, form, SystemTime::now())))
+}
+
+/// Prints a running picker's decisions as they are made.
+pub(crate) fn decisions(following: &Following) -> ExitCode {
+    let began = || eprintln!("following {}", following.address);
+    match decisions::follow(following, &mut std::io::stdout().lock(), began) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints what another policy makes of recorded decisions.
+pub(crate) fn explain(config_file: &Path, request_id: Option<&str>, json: bool, decisions: &Path) -> ExitCode {
+    let name = config_file.display().to_string();
+    let explained = || {
+        let text = std::fs::read_to_string(config_file).map_err(|error| format!("{name}: {error}"))?;
+        let config = config::Config::read(&text).map_err(|error| format!("{name}: {error}"))?;
+        let asked = explain::Asked { name: &name, config: &config, request_id, json };
+        let mut out = std::io::stdout().lock();
+        let say = |piece: &str| out.write_all(piece.as_bytes()).and_then(|()| out.flush()).is_ok();
+        if decisions == Path::new("-") {
+            return explain::answer(&asked, std::io::stdin().lock(), say)
+                .map_err(|why| format!("standard input: {why}"));
+        }
+        let shown = decisions.display();
+        let file = std::fs::File::open(decisions).map_err(|error| format!("{shown}: {error}"))?;
+        explain::answer(&asked, std::io::BufReader::new(file), say).map_err(|why| format!("{shown}: {why}"))
+    };
+    match explained() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn read_file(file: &Path) -> Result<Vec<u8>, String> {

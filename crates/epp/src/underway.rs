@@ -23,6 +23,9 @@ use crate::pipeline::{LONG_PROMPT, Pipeline, SERVED};
 use crate::record_log;
 use crate::understand::Understood;
 
+/// By it Envoy's router says in an answer how often it tried, where it is set up to.
+const ATTEMPTS: &str = "x-envoy-attempt-count";
+
 /// How a request began.
 #[derive(Debug)]
 pub(crate) struct Beginning {
@@ -54,6 +57,8 @@ pub(crate) struct Underway {
     pub(crate) served: Option<std::net::SocketAddr>,
     pub(crate) first_content: Option<Duration>,
     pub(crate) complete: bool,
+    /// How many times the gateway tried, where it says.
+    pub(crate) attempts: Option<u32>,
     answer: Option<Answer>,
     /// Puts the model's name back that the client asked for.
     name_back: Option<NameBack>,
@@ -93,6 +98,7 @@ impl Underway {
             served: None,
             first_content: None,
             complete: false,
+            attempts: None,
             answer: None,
             name_back: None,
             may_keep_back: false,
@@ -173,6 +179,7 @@ impl Underway {
 impl Ticket for Underway {
     fn head(&mut self, head: &ResponseHead) -> Vec<(String, Vec<u8>)> {
         self.status = (head.status != 0).then_some(head.status);
+        self.attempts = head.headers.text(ATTEMPTS).and_then(|count| count.parse().ok());
         self.correct_the_books(head.served);
         if self.succeeded() {
             learn(self.routed.succeeded());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fleet::{EndpointId, Member, View};
-use pick::{Decision, Ranked};
+use pick::{Decision, Note, Ranked};
 use serde::{Deserialize, Serialize};
 
 /// A decision and its outcome.
@@ -153,6 +153,10 @@ pub struct Outcome {
     pub completion_tokens: Option<u64>,
     /// How it ended.
     pub ended: Ended,
+    /// How many times the gateway tried, as the answer's `x-envoy-attempt-count` says; `None` where it says nothing. The
+    /// picker was asked before the first time only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
 }
 
 /// How a request's stream ended.
@@ -179,6 +183,13 @@ impl Standing {
     }
 }
 
+impl Outcome {
+    /// Whether a complete answer of status 2xx came.
+    pub fn is_good(&self) -> bool {
+        self.ended == Ended::Complete && self.status.is_some_and(|status| (200..300).contains(&status))
+    }
+}
+
 impl Ended {
     /// Its name in the protocol.
     pub fn as_str(self) -> &'static str {
@@ -189,6 +200,10 @@ impl Ended {
         }
     }
 }
+
+/// Notes that say how picker, gateway or engine is set up.
+const SET_UP: [Note; 5] =
+    [Note::Estimated, Note::Inexact, Note::PrefixCachingOff, Note::OperatorLoadOnly, Note::BodyHidden];
 
 /// A choice made, as the routing step leaves it.
 #[derive(Clone, Copy, Debug)]
@@ -210,6 +225,24 @@ pub struct Choice<'a> {
 }
 
 impl Record {
+    /// Whether the pick had to do without something, or the request, as far as is known, did not end in a complete answer of
+    /// status 2xx. What holds for request after request by how things are set up is no trouble of one.
+    pub fn is_troubled(&self) -> bool {
+        let set_up = SET_UP.map(Note::as_str);
+        self.notes.iter().any(|note| !set_up.contains(&note.as_str()))
+            || self.outcome.as_ref().is_some_and(|outcome| !outcome.is_good())
+    }
+
+    /// Whether this endpoint, by its name or address, was chosen or is said to have served.
+    pub fn concerns(&self, endpoint: &str) -> bool {
+        let served = self.outcome.as_ref().and_then(|outcome| outcome.served.as_deref());
+        let took_it = |candidate: &Candidate| {
+            self.chosen.contains(&candidate.endpoint) || served == Some(candidate.address.as_str())
+        };
+        let is_it = |candidate: &Candidate| candidate.endpoint == endpoint || candidate.address == endpoint;
+        served == Some(endpoint) || self.candidates.iter().any(|candidate| is_it(candidate) && took_it(candidate))
+    }
+
     /// A choice, kept; its outcome is open.
     pub fn new(request_id: impl Into<String>, asked: Asked, choice: &Choice<'_>) -> Self {
         let decision = choice.decision;

@@ -60,6 +60,7 @@ fn full() -> Record {
         cached_tokens: Some(64),
         completion_tokens: Some(20),
         ended: Ended::Complete,
+        attempts: Some(2),
     });
     record
 }

@@ -153,4 +153,333 @@ pub struct Outcome {
     /// `complete`, `cancelled` (the client or gateway went away) or `refused`.
     #[prost(string, tag = "8")]
     pub ended: ::prost::alloc::string::String,
+    /// How many times the gateway tried, as the answer's `x-envoy-attempt-count` says; absent where it says nothing. The picker
+    /// was asked before the first time only, and is not told where the others went.
+    #[prost(uint32, optional, tag = "9")]
+    pub attempts: ::core::option::Option<u32>,
+}
+/// Which decisions are told: those for which everything that is set here holds.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FollowRequest {
+    /// Those for this model, by its label in the record.
+    #[prost(string, tag = "1")]
+    pub model: ::prost::alloc::string::String,
+    /// Those of which this endpoint, by its name or address, was chosen or is said to have served.
+    #[prost(string, tag = "2")]
+    pub endpoint: ::prost::alloc::string::String,
+    /// Those with this request id.
+    #[prost(string, tag = "3")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Those that had to do without something, or did not end in a complete answer of status 2xx. Notes that only say how things
+    /// are set up (estimated, inexact, prefix_caching_off, operator_load_only, body_hidden) don't count.
+    #[prost(bool, tag = "4")]
+    pub troubled: bool,
+    /// Each twice: as the pick is made, without an outcome, and whole at its end. Otherwise at its end only.
+    #[prost(bool, tag = "5")]
+    pub picks: bool,
+}
+/// What is told.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FollowResponse {
+    #[prost(oneof = "follow_response::Told", tags = "1, 2")]
+    pub told: ::core::option::Option<follow_response::Told>,
+}
+/// Nested message and enum types in `FollowResponse`.
+pub mod follow_response {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Told {
+        /// A decision.
+        #[prost(message, tag = "1")]
+        Decision(super::DecisionRecord),
+        /// So many records were lost here to this client, which was too slow, whether it asked for them or not.
+        #[prost(uint64, tag = "2")]
+        Lost(u64),
+    }
+}
+/// Generated client implementations.
+pub mod decisions_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value
+    )]
+    use tonic::codegen::http::Uri;
+    use tonic::codegen::*;
+    /// What the picker decides.
+    #[derive(Debug, Clone)]
+    pub struct DecisionsClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl DecisionsClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> DecisionsClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> DecisionsClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                    http::Request<tonic::body::Body>,
+                    Response = http::Response<
+                        <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                    >,
+                >,
+            <T as tonic::codegen::Service<http::Request<tonic::body::Body>>>::Error:
+                Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            DecisionsClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Decisions from now on, until the client goes away or the picker ends. Nothing waits for a client: what one is too slow
+        /// for is lost to it, and it is told how much. RESOURCE_EXHAUSTED where too many follow already, UNAVAILABLE where the
+        /// picker is ending.
+        pub async fn follow(
+            &mut self,
+            request: impl tonic::IntoRequest<super::FollowRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::FollowResponse>>,
+            tonic::Status,
+        > {
+            self.inner.ready().await.map_err(|e| {
+                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
+            })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/warmpath.v1.Decisions/Follow");
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("warmpath.v1.Decisions", "Follow"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod decisions_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with DecisionsServer.
+    #[async_trait]
+    pub trait Decisions: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Follow method.
+        type FollowStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::FollowResponse, tonic::Status>,
+            > + std::marker::Send
+            + 'static;
+        /// Decisions from now on, until the client goes away or the picker ends. Nothing waits for a client: what one is too slow
+        /// for is lost to it, and it is told how much. RESOURCE_EXHAUSTED where too many follow already, UNAVAILABLE where the
+        /// picker is ending.
+        async fn follow(
+            &self,
+            request: tonic::Request<super::FollowRequest>,
+        ) -> std::result::Result<tonic::Response<Self::FollowStream>, tonic::Status>;
+    }
+    /// What the picker decides.
+    #[derive(Debug)]
+    pub struct DecisionsServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> DecisionsServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(inner: T, interceptor: F) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for DecisionsServer<T>
+    where
+        T: Decisions,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/warmpath.v1.Decisions/Follow" => {
+                    #[allow(non_camel_case_types)]
+                    struct FollowSvc<T: Decisions>(pub Arc<T>);
+                    impl<T: Decisions> tonic::server::ServerStreamingService<super::FollowRequest> for FollowSvc<T> {
+                        type Response = super::FollowResponse;
+                        type ResponseStream = T::FollowStream;
+                        type Future =
+                            BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::FollowRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut =
+                                async move { <T as Decisions>::follow(&inner, request).await };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = FollowSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => Box::pin(async move {
+                    let mut response = http::Response::new(tonic::body::Body::default());
+                    let headers = response.headers_mut();
+                    headers.insert(
+                        tonic::Status::GRPC_STATUS,
+                        (tonic::Code::Unimplemented as i32).into(),
+                    );
+                    headers.insert(
+                        http::header::CONTENT_TYPE,
+                        tonic::metadata::GRPC_CONTENT_TYPE,
+                    );
+                    Ok(response)
+                }),
+            }
+        }
+    }
+    impl<T> Clone for DecisionsServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "warmpath.v1.Decisions";
+    impl<T> tonic::server::NamedService for DecisionsServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
 }
