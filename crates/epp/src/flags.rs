@@ -324,6 +324,10 @@ pub(crate) struct Flags {
     /// Log each decision as one line. (Warmpath's own flag.)
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub(crate) log_decisions: bool,
+    /// Of which share of the decisions a line is logged, 0 to 1: of those, at random, and always of those that had to do without
+    /// something or did not end in a complete answer of status 2xx. (Warmpath's own flag.)
+    #[arg(long, default_value_t = 1.0, value_name = "SHARE", value_parser = share)]
+    pub(crate) log_decisions_share: f64,
 }
 
 impl Cli {
@@ -370,6 +374,12 @@ fn level(typed: &str) -> Result<&'static str, String> {
             _ => Err(format!("`{typed}` is no level: debug, info, error, panic, or a number above 0")),
         },
     }
+}
+
+/// A part of a whole.
+fn share(typed: &str) -> Result<f64, String> {
+    let share = typed.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("`{typed}` is no share: a number from 0 to 1"))
 }
 
 /// An engine whose prompts differ.
@@ -507,6 +517,15 @@ mod tests {
         assert_eq!(names, ["qwen3", "q"]);
         assert_eq!(dir, PathBuf::from("/models/qwen3"));
         assert!(model_flag("qwen3").is_err() && model_flag("=/x").is_err());
+    }
+
+    #[test]
+    fn a_share_is_a_number_from_0_to_1() {
+        let share = |typed: &str| {
+            parse(&format!("--log-decisions-share={typed}")).ok().map(|cli| cli.flags.log_decisions_share)
+        };
+        assert_eq!(["0", "0.01", "1"].map(share), [Some(0.0), Some(0.01), Some(1.0)]);
+        assert_eq!(["-0.1", "1.01", "NaN", "5%"].map(share), [None; 4]);
     }
 
     #[test]

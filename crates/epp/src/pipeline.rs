@@ -25,6 +25,7 @@ use crate::load_only::LoadOnly;
 use crate::metrics::{Metrics, ModelLabel, ModelNames};
 use crate::models::Models;
 use crate::progress::Progress;
+use crate::record_log::Logged;
 use crate::understand::{Arrived, Rules, Understood, understand};
 use crate::underway::{Beginning, Underway};
 
@@ -69,8 +70,8 @@ pub(crate) struct Pipeline {
     pub(crate) tell_scores: bool,
     /// Whether the conformance tests' headers are heeded.
     pub(crate) conformance: bool,
-    /// Whether each decision is logged.
-    pub(crate) log_decisions: bool,
+    /// Which decisions are logged.
+    pub(crate) logged: Logged,
     /// Who follows decisions.
     pub(crate) feed: Feed,
     /// What the cluster's objects rule.

@@ -7,9 +7,28 @@ use record::{Asked, Choice, Ended, Outcome, Record};
 
 use crate::underway::Underway;
 
-/// Whether decisions' lines are logged at all.
-pub(crate) fn is_logged() -> bool {
-    tracing::enabled!(target: "epp::decision", tracing::Level::INFO)
+/// Which decisions are logged: a share, and those with trouble.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logged(Option<f64>);
+
+impl Logged {
+    /// None at all.
+    pub(crate) const NONE: Self = Self(None);
+
+    /// This share of them, 0 to 1, and all with trouble.
+    pub(crate) fn share(share: f64) -> Self {
+        Self(Some(share))
+    }
+
+    /// Whether any may be.
+    pub(crate) fn any(self) -> bool {
+        self.0.is_some() && tracing::enabled!(target: "epp::decision", tracing::Level::INFO)
+    }
+
+    /// Whether this one is, by a throw of 0 up to, but not including, 1.
+    pub(crate) fn wants(self, record: &Record, thrown: f64) -> bool {
+        self.0.is_some_and(|share| thrown < share || record.is_troubled())
+    }
 }
 
 /// Prints one request's decision and how it ended.
@@ -74,5 +93,28 @@ fn outcome(underway: &Underway) -> Outcome {
         completion_tokens: usage.completion_tokens,
         ended: if underway.complete { Ended::Complete } else { Ended::Cancelled },
         attempts: underway.attempts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decisions::wire::tests::full;
+
+    #[test]
+    fn a_share_is_logged_and_whatever_had_trouble_always() {
+        let quiet = Record { notes: vec!["estimated".to_owned()], ..full() };
+        let check = |logged: Logged, record: &Record, thrown: f64, expected: bool| {
+            assert_eq!(logged.wants(record, thrown), expected, "{logged:?} {thrown}");
+        };
+        check(Logged::share(1.0), &quiet, 0.999, true);
+        check(Logged::share(0.5), &quiet, 0.499, true);
+        check(Logged::share(0.5), &quiet, 0.5, false);
+        check(Logged::share(0.0), &quiet, 0.0, false);
+        check(Logged::share(0.0), &full(), 0.999, true);
+        let mut failed = quiet.clone();
+        failed.outcome.as_mut().expect("it has ended").ended = Ended::Cancelled;
+        check(Logged::share(0.0), &failed, 0.999, true);
+        check(Logged::NONE, &failed, 0.0, false);
     }
 }

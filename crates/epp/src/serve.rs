@@ -26,6 +26,7 @@ use crate::load_only::LoadOnly;
 use crate::metrics::{FleetMetrics, MemoMetrics, Metrics, ModelNames, ServerMetrics};
 use crate::models::Models;
 use crate::pipeline::Pipeline;
+use crate::record_log::Logged;
 use crate::settings::Settings;
 use crate::task::Task;
 use crate::understand::Rules;
@@ -113,7 +114,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         decide_within: flags.decide_timeout,
         tell_scores: flags.emit_endpoint_scores,
         conformance: flags.conformance_test_headers,
-        log_decisions: flags.log_decisions,
+        logged: if flags.log_decisions { Logged::share(flags.log_decisions_share) } else { Logged::NONE },
         feed: feed.clone(),
         ruled,
         complaints: Complaints::default(),

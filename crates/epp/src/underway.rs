@@ -20,7 +20,7 @@ use crate::client::Said;
 use crate::feed::Feed;
 use crate::metrics::{Finished, Foretold, Metrics, ModelLabel, ModelNames, Running};
 use crate::pipeline::{LONG_PROMPT, Pipeline, SERVED};
-use crate::record_log;
+use crate::record_log::{self, Logged};
 use crate::understand::Understood;
 
 /// By it Envoy's router says in an answer how often it tried, where it is set up to.
@@ -65,7 +65,7 @@ pub(crate) struct Underway {
     /// Whether what isn't given on at once may go with a later part.
     may_keep_back: bool,
     response_bytes: usize,
-    log: bool,
+    logged: Logged,
     feed: Feed,
     conformance: bool,
     names: Arc<ModelNames>,
@@ -103,7 +103,7 @@ impl Underway {
             name_back: None,
             may_keep_back: false,
             response_bytes: 0,
-            log: pipeline.log_decisions,
+            logged: pipeline.logged,
             feed: pipeline.feed.clone(),
             conformance: pipeline.conformance,
             names: Arc::clone(&pipeline.names),
@@ -272,12 +272,12 @@ impl Drop for Underway {
             };
             self.metrics.picks.answered(&self.model, foretold, usage.as_ref());
         }
-        let (logged, followed) = (self.log && record_log::is_logged(), self.feed.wants_ends());
-        if !logged && !followed {
+        let (logging, followed) = (self.logged.any(), self.feed.wants_ends());
+        if !logging && !followed {
             return;
         }
         let record = record_log::ended(self);
-        if logged {
+        if logging && self.logged.wants(&record, rand::random()) {
             record_log::print(&record);
         }
         if followed {

@@ -46,7 +46,7 @@ fn pipeline() -> Pipeline {
         decide_within: Duration::from_secs(1),
         tell_scores: false,
         conformance: false,
-        log_decisions: false,
+        logged: Logged::NONE,
         feed: Feed::default(),
         ruled: Arc::default(),
         complaints: Complaints::default(),
