@@ -77,7 +77,7 @@ fn decisions_are_followed_with_their_outcomes_and_the_gateways_attempts() {
     });
     let stage = Stage::start_with("followed", Form::OriginalDst, &[engine.address], &[], trying_twice);
     let address = stage.picker.admin();
-    let mut ends = Follower::start(&address, &["--json", "--model", "other", "--count", "2"]);
+    let mut ends = Follower::start(&address, &["--json", "--endpoint", &engine.address.to_string(), "--count", "2"]);
     let mut both = Follower::start(&address, &["--picks"]);
     let none = Follower::start(&address, &["--request-id", "of nobody"]);
     for _ in 0..2 {

@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(
             text,
             "r-1  14:13:20.123 m, 160 tokens, 10 blocks
-  endpoint  recorded                                              new.yaml
+  endpoint  recorded                                             new.yaml
   vllm-0    > 4.20 = kv_usage 1.50 + prefix 2.70 + waiting 0.00    0.90 = prefix 0.90 + waiting 0.00
   vllm-1      3.50 = kv_usage 1.50 + prefix 0.00 + waiting 2.00  > 4.00 = prefix 0.00 + waiting 4.00
   vllm-2      set aside (failed)                                   set aside (failed)
