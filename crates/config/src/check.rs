@@ -242,6 +242,9 @@ impl<'t> Check<'t> {
         if let Some(header) = ours.tenant_header {
             self.config.tenant_header = Some(self.header(&header, &path.key("tenant_header"))?);
         }
+        if let Some(header) = ours.tell_decision_if {
+            self.config.tell_decision_if = Some(self.header(&header, &path.key("tell_decision_if"))?);
+        }
         self.config.load_only = ours.load_only.unwrap_or(self.config.load_only);
         self.config.trust_request_chat_template = ours.trust_request_chat_template.unwrap_or_default();
         if let Some(trusted) = ours.trust {

@@ -34,6 +34,10 @@ pub struct Config {
     /// The request header, in lower case, that says which tenant asks (`warmpath.tenant_header`). Requests of
     /// different tenants never share a prefix. Whoever fills it must be trusted. Default none.
     pub tenant_header: Option<String>,
+    /// The request header, in lower case, whose bearers are told the decision in a header of the answer
+    /// (`warmpath.tell_decision_if`). Whoever fills it must be trusted: the decision names endpoints and what is cached there.
+    /// Default none: nobody is told.
+    pub tell_decision_if: Option<String>,
     /// Whether endpoints are chosen by load alone, prompts left unread (`warmpath.load_only`, default false). The one key
     /// that takes effect while the picker runs.
     pub load_only: bool,
@@ -71,6 +75,7 @@ impl Default for Config {
             engines: Engines::default(),
             blocks: Blocks::default(),
             tenant_header: None,
+            tell_decision_if: None,
             load_only: false,
             trust: Trust::default(),
             trust_request_chat_template: false,

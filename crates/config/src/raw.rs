@@ -210,6 +210,7 @@ pub(crate) struct Warmpath {
     pub(crate) stale_after: Option<Span>,
     pub(crate) scrape: Option<Scrape>,
     pub(crate) tenant_header: Option<String>,
+    pub(crate) tell_decision_if: Option<String>,
     pub(crate) load_only: Option<bool>,
     pub(crate) trust: Option<Vec<Said>>,
     pub(crate) trust_request_chat_template: Option<bool>,

@@ -4,6 +4,7 @@
 //! Messages are made one at a time, when the client's window has room for them: nothing piles up here.
 
 pub(crate) mod wire;
+pub(crate) mod words;
 
 use std::pin::Pin;
 

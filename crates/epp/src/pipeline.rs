@@ -54,6 +54,8 @@ pub(crate) struct Pipeline {
     pub(crate) cpu: Cpu,
     /// The header that says which tenant asks.
     pub(crate) tenant_header: Option<String>,
+    /// The header that says who is told the decision.
+    pub(crate) tell_decision_if: Option<String>,
     /// How requests are read.
     pub(crate) rules: Rules,
     /// What clients may say of themselves.
@@ -92,7 +94,10 @@ impl Handler for Pipeline {
 
     async fn decide(&self, inbound: Inbound) -> Result<(Verdict, Underway), Refusal> {
         let arrived = Instant::now();
-        let (said, untrusted) = said(&inbound.headers, self.trust);
+        let (said, mut taken_off) = said(&inbound.headers, self.trust);
+        let asks_why = self.tell_decision_if.as_ref().filter(|name| inbound.headers.get(name).is_some());
+        taken_off.extend(asks_why.cloned());
+        let asks_why = asks_why.is_some();
         let mut understood = self.understand(&inbound, &said).await;
         if said.model_rewrite.is_some() && understood.renamed.is_none() && understood.model != said.model_rewrite {
             understood.notes.push(Note::NotRewritten);
@@ -105,7 +110,7 @@ impl Handler for Pipeline {
             .route(&inbound, &view, &mut understood, (&model, &said))
             .await
             .inspect_err(|refusal| self.count_refusal(&model, refusal))?;
-        let verdict = self.verdict(&routed, &view, &mut understood, untrusted);
+        let verdict = self.verdict(&routed, &view, &mut understood, taken_off);
         let beginning = Beginning {
             arrived,
             at: SystemTime::now(),
@@ -114,6 +119,7 @@ impl Handler for Pipeline {
             body_bytes: inbound.body.map_or(0, |body| body.len()),
             view,
             said,
+            asks_why,
         };
         let running = self.metrics.requests.picked(&model);
         let underway = Underway::new(beginning, understood, routed, model, running, self);

@@ -103,6 +103,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         models,
         cpu: Cpu::new(flags.cpu_threads.unwrap_or_else(cores), flags.cpu_queue),
         tenant_header: config.tenant_header,
+        tell_decision_if: config.tell_decision_if,
         rules: Rules {
             engine: Engine::named(&config.engines.default).unwrap_or_default(),
             trust_request_template: config.trust_request_chat_template,

@@ -17,6 +17,7 @@ use route::{Outcome, Routed, Served};
 use tokio::runtime::Handle;
 
 use crate::client::Said;
+use crate::decisions::words;
 use crate::feed::Feed;
 use crate::metrics::{Finished, Foretold, Metrics, ModelLabel, ModelNames, Running};
 use crate::pipeline::{LONG_PROMPT, Pipeline, SERVED};
@@ -25,6 +26,9 @@ use crate::understand::Understood;
 
 /// By it Envoy's router says in an answer how often it tried, where it is set up to.
 const ATTEMPTS: &str = "x-envoy-attempt-count";
+
+/// By it a trusted client is told the decision.
+const DECISION: &str = "x-warmpath-decision";
 
 /// How a request began.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub(crate) struct Beginning {
     pub(crate) view: Arc<View>,
     /// What the client said of itself and may say.
     pub(crate) said: Said,
+    /// Whether the client is told the decision.
+    pub(crate) asks_why: bool,
 }
 
 /// A request on its way.
@@ -205,7 +211,14 @@ impl Ticket for Underway {
         if head.end {
             self.over();
         }
-        if self.conformance { vec![(SERVED.to_owned(), who_served(head).into_bytes())] } else { Vec::new() }
+        let mut told = Vec::new();
+        if self.conformance {
+            told.push((SERVED.to_owned(), who_served(head).into_bytes()));
+        }
+        if self.beginning.asks_why {
+            told.push((DECISION.to_owned(), words::header(&record_log::picked(self)).into_bytes()));
+        }
+        told
     }
 
     fn body(&mut self, part: Bytes, end: bool) -> Bytes {

@@ -142,6 +142,7 @@ warmpath:
   stale_after: 3s
   scrape: {interval: 100ms, idle_interval: 10s, timeout: 1s500ms}
   tenant_header: X-Tenant
+  tell_decision_if: X-Staff
   load_only: true
   trust: [objective, model_rewrite]
   trust_request_chat_template: true
@@ -154,6 +155,7 @@ model Qwen/Qwen3-8B ["qwen"] /models/qwen3 "abc" ["sql", "math"]
 scrape Http None None every 100ms/10s within 1.5s
 blocks 32 tokens, 1000 blocks
 tenant x-tenant
+tell x-staff
 load only
 trust Trust { objective: true, fairness_id: false, session: false, model_rewrite: true }
 templates of requests
@@ -526,6 +528,10 @@ fn wrong_values_are_refused_with_their_line() {
     check_body(
         "warmpath:\n  max_body_bytes: 0\n",
         "line 4, column 19: warmpath.max_body_bytes: it must be at least 1.",
+    );
+    check_body(
+        "warmpath:\n  tell_decision_if: \"\"\n",
+        "line 4, column 21: warmpath.tell_decision_if: `` is no header name.",
     );
     check_body(
         "warmpath:\n  tenant_header: \"x tenant\"\n",

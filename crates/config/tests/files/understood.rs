@@ -70,6 +70,9 @@ pub(crate) fn understood(yaml: &str) -> String {
     if let Some(header) = &config.tenant_header {
         say("tenant", header.clone());
     }
+    if let Some(header) = &config.tell_decision_if {
+        say("tell", header.clone());
+    }
     if config.load_only {
         say("load", "only".to_owned());
     }

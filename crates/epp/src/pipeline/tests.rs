@@ -38,6 +38,7 @@ fn pipeline() -> Pipeline {
         models: Arc::new(Models::load(&[])),
         cpu: Cpu::new(1, 8),
         tenant_header: None,
+        tell_decision_if: None,
         rules: Rules::default(),
         trust: config.trust,
         load_only,
@@ -225,6 +226,26 @@ async fn a_decision_is_told_as_it_is_made_and_again_with_its_outcome() {
     assert_eq!((outcome.status, outcome.prompt_tokens, outcome.completion_tokens), (Some(200), Some(9), Some(3)));
     assert_eq!(record::Record { outcome: None, ..(*end).clone() }, *pick);
     assert!(!format!("{pick:?} {end:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn a_client_is_told_the_decision_where_the_operator_has_it_and_by_the_header_that_is_named() {
+    let asks = [("x-staff", "yes")];
+    let mut pipeline = pipeline();
+    for (named, headers, expected) in
+        [(None, &asks[..], false), (Some("x-staff"), &[], false), (Some("x-staff"), &asks, true)]
+    {
+        pipeline.tell_decision_if = named.map(str::to_owned);
+        let (verdict, mut underway) = picked(&pipeline, chat(headers)).await;
+        assert_eq!(verdict.remove_headers.contains(&"x-staff".to_owned()), expected, "engines need not see it");
+        let told = underway.head(&answered(&[]));
+        assert_eq!(!told.is_empty(), expected, "{told:?}");
+        if let [(name, value)] = told.as_slice() {
+            let value = String::from_utf8(value.clone()).expect("text");
+            assert_eq!(name, "x-warmpath-decision");
+            assert!(value.starts_with("engine ") && value.contains("prefix "), "{value}");
+        }
+    }
 }
 
 /// A pool's rewrites, of which each sends some models to another.

@@ -71,6 +71,9 @@ fn in_words(config: &Config) -> String {
     if let Some(header) = &config.tenant_header {
         lines.push(format!("Requests with different values of the header {header} share no prefix."));
     }
+    if let Some(header) = &config.tell_decision_if {
+        lines.push(format!("Requests with the header {header} are told the decision in their answers."));
+    }
     if let Some(discovery) = &config.discovery {
         lines.push(format!("Endpoints are listed in {}.", discovery.path.display()));
     }

@@ -11,12 +11,12 @@ use std::time::Duration;
 use proto::v1::decisions_client::DecisionsClient;
 use proto::v1::follow_response::Told;
 use proto::v1::{FollowRequest, FollowResponse};
-use record::{Candidate, Record};
+use record::Record;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status};
 
-use crate::decisions::wire;
+use crate::decisions::{wire, words};
 use crate::flags::Following;
 
 /// How long reaching the picker may take.
@@ -138,9 +138,6 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// How many that were not chosen are named.
-const OTHERS: usize = 2;
-
 /// `08:53:20.123 r-1 m 160 tokens -> vllm-0 4.20 (prefix 2.70 + ...); vllm-1 3.50 | 200, TTFT 12.5 ms, ... | notes`.
 fn sentence(record: &Record) -> String {
     let asked = &record.asked;
@@ -151,17 +148,7 @@ fn sentence(record: &Record) -> String {
         Some(tokens) => write(&mut text, format_args!(" {tokens} tokens")),
         None => write(&mut text, format_args!(" {} bytes", asked.body_bytes)),
     }
-    write(&mut text, format_args!(" -> {}", record.candidates.first().map_or("nowhere".to_owned(), scored)));
-    let others: Vec<&Candidate> = record.candidates.iter().skip(1).filter(|other| !other.set_aside).collect();
-    for other in others.iter().take(OTHERS) {
-        write(&mut text, format_args!("; {} {:.2}", other.endpoint, other.total));
-    }
-    let aside = record.candidates.iter().filter(|candidate| candidate.set_aside).count();
-    for (count, what) in [(others.len().saturating_sub(OTHERS), "more"), (aside, "set aside")] {
-        if count > 0 {
-            write(&mut text, format_args!("; {count} {what}"));
-        }
-    }
+    write(&mut text, format_args!(" -> {}", words::choice(record)));
     write(&mut text, format_args!(" | {}", ended(record)));
     if !record.notes.is_empty() {
         write(&mut text, format_args!(" | {}", record.notes.join(" ")));
@@ -172,16 +159,6 @@ fn sentence(record: &Record) -> String {
 /// Text takes all that is written to it.
 fn write(text: &mut String, what: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(what);
-}
-
-/// The one that was chosen, with its parts.
-fn scored(chosen: &Candidate) -> String {
-    let part = |part: &record::Part| {
-        let unknown = if part.known { "" } else { "?" };
-        format!("{} {:.2}{unknown}", part.scorer, part.score * part.weight)
-    };
-    let parts: Vec<String> = chosen.parts.iter().map(part).collect();
-    format!("{} {:.2} ({})", chosen.endpoint, chosen.total, parts.join(" + "))
 }
 
 fn ended(record: &Record) -> String {
