@@ -198,13 +198,7 @@ pub mod follow_response {
 }
 /// Generated client implementations.
 pub mod decisions_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value
-    )]
+    #![allow(unused_variables, dead_code, missing_docs, clippy::wildcard_imports, clippy::let_unit_value)]
     use tonic::codegen::http::Uri;
     use tonic::codegen::*;
     /// What the picker decides.
@@ -238,18 +232,13 @@ pub mod decisions_client {
             let inner = tonic::client::Grpc::with_origin(inner, origin);
             Self { inner }
         }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> DecisionsClient<InterceptedService<T, F>>
+        pub fn with_interceptor<F>(inner: T, interceptor: F) -> DecisionsClient<InterceptedService<T, F>>
         where
             F: tonic::service::Interceptor,
             T::ResponseBody: Default,
             T: tonic::codegen::Service<
                     http::Request<tonic::body::Body>,
-                    Response = http::Response<
-                        <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                    >,
+                    Response = http::Response<<T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody>,
                 >,
             <T as tonic::codegen::Service<http::Request<tonic::body::Body>>>::Error:
                 Into<StdError> + std::marker::Send + std::marker::Sync,
@@ -293,39 +282,30 @@ pub mod decisions_client {
         pub async fn follow(
             &mut self,
             request: impl tonic::IntoRequest<super::FollowRequest>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::FollowResponse>>,
-            tonic::Status,
-        > {
-            self.inner.ready().await.map_err(|e| {
-                tonic::Status::unknown(format!("Service was not ready: {}", e.into()))
-            })?;
+        ) -> std::result::Result<tonic::Response<tonic::codec::Streaming<super::FollowResponse>>, tonic::Status>
+        {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| tonic::Status::unknown(format!("Service was not ready: {}", e.into())))?;
             let codec = tonic_prost::ProstCodec::default();
             let path = http::uri::PathAndQuery::from_static("/warmpath.v1.Decisions/Follow");
             let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("warmpath.v1.Decisions", "Follow"));
+            req.extensions_mut().insert(GrpcMethod::new("warmpath.v1.Decisions", "Follow"));
             self.inner.server_streaming(req, path, codec).await
         }
     }
 }
 /// Generated server implementations.
 pub mod decisions_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value
-    )]
+    #![allow(unused_variables, dead_code, missing_docs, clippy::wildcard_imports, clippy::let_unit_value)]
     use tonic::codegen::*;
     /// Generated trait containing gRPC methods that should be implemented for use with DecisionsServer.
     #[async_trait]
     pub trait Decisions: std::marker::Send + std::marker::Sync + 'static {
         /// Server streaming response type for the Follow method.
-        type FollowStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::FollowResponse, tonic::Status>,
-            > + std::marker::Send
+        type FollowStream: tonic::codegen::tokio_stream::Stream<Item = std::result::Result<super::FollowResponse, tonic::Status>>
+            + std::marker::Send
             + 'static;
         /// Decisions from now on, until the client goes away or the picker ends. Nothing waits for a client: what one is too slow
         /// for is lost to it, and it is told how much. RESOURCE_EXHAUSTED where too many follow already, UNAVAILABLE where the
@@ -401,10 +381,7 @@ pub mod decisions_server {
         type Response = http::Response<tonic::body::Body>;
         type Error = std::convert::Infallible;
         type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
+        fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<std::result::Result<(), Self::Error>> {
             Poll::Ready(Ok(()))
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
@@ -415,15 +392,10 @@ pub mod decisions_server {
                     impl<T: Decisions> tonic::server::ServerStreamingService<super::FollowRequest> for FollowSvc<T> {
                         type Response = super::FollowResponse;
                         type ResponseStream = T::FollowStream;
-                        type Future =
-                            BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::FollowRequest>,
-                        ) -> Self::Future {
+                        type Future = BoxFuture<tonic::Response<Self::ResponseStream>, tonic::Status>;
+                        fn call(&mut self, request: tonic::Request<super::FollowRequest>) -> Self::Future {
                             let inner = Arc::clone(&self.0);
-                            let fut =
-                                async move { <T as Decisions>::follow(&inner, request).await };
+                            let fut = async move { <T as Decisions>::follow(&inner, request).await };
                             Box::pin(fut)
                         }
                     }
@@ -436,14 +408,8 @@ pub mod decisions_server {
                         let method = FollowSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
+                            .apply_compression_config(accept_compression_encodings, send_compression_encodings)
+                            .apply_max_message_size_config(max_decoding_message_size, max_encoding_message_size);
                         let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
@@ -452,14 +418,8 @@ pub mod decisions_server {
                 _ => Box::pin(async move {
                     let mut response = http::Response::new(tonic::body::Body::default());
                     let headers = response.headers_mut();
-                    headers.insert(
-                        tonic::Status::GRPC_STATUS,
-                        (tonic::Code::Unimplemented as i32).into(),
-                    );
-                    headers.insert(
-                        http::header::CONTENT_TYPE,
-                        tonic::metadata::GRPC_CONTENT_TYPE,
-                    );
+                    headers.insert(tonic::Status::GRPC_STATUS, (tonic::Code::Unimplemented as i32).into());
+                    headers.insert(http::header::CONTENT_TYPE, tonic::metadata::GRPC_CONTENT_TYPE);
                     Ok(response)
                 }),
             }
