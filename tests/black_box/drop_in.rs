@@ -301,7 +301,8 @@ fn while_the_api_server_is_away_the_metrics_stay_hidden() {
     let token = server.account(namespace, "scraper", &json!([]));
     server.stop();
     assert_eq!(picker.metrics(Some(&token)).0, 500);
-    assert!(picker.program.log().contains("nobody is shown the metrics"), "the log says why");
+    // A thread of its own writes the log.
+    wait_until("the log says why", || picker.program.log().contains("nobody is shown the metrics"));
     picker.check_chat(engine.address);
 }
 
