@@ -21,7 +21,8 @@ pub struct Picker {
     pub health_port: u16,
     /// The process.
     pub program: Program,
-    metrics_port: u16,
+    /// Where scrapers go.
+    pub metrics_port: u16,
     engines: usize,
     command: Vec<String>,
     folder: PathBuf,

@@ -1,12 +1,17 @@
 //! The end of a picker behind a gateway that fails closed, so that nothing is saved but by a clean end: not ready at once,
 //! requests that wait for nothing of the picker's left to the gateway, the others served as long as the drain window is open.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::client::{Client, ask};
 use super::envoy::{Form, buffered, full_duplex};
 use super::health::probe;
-use super::program::wait_until;
+use super::picker::Picker;
+use super::program::{folder, wait_until};
 use super::scripted::{Arrivals, Engine, Saying, completion};
 use super::stage::{CHAT, Stage, chat};
 
@@ -168,4 +173,27 @@ fn at_the_windows_end_a_request_without_its_body_is_refused_and_told_why() {
     let head = client.head();
     assert_eq!((head.status, head.header("x-llm-d-request-dropped-reason")), (503, Some("rejected-shutting-down")));
     assert_eq!(stage.picker.program.ended().code(), Some(0));
+}
+
+/// Both once held the picker's end up until the kubelet killed it: a scraper that stops within its request, and a prober that is gone
+/// without a word.
+#[test]
+fn who_holds_a_connection_for_nothing_does_not_hold_the_end_up() {
+    let mut picker = Picker::start(&[], &[SHORT], &folder("drain_held"));
+    let held = [
+        (picker.metrics_port, &b"GET /metrics HTTP/1.1\r\nhost: "[..]),
+        // HTTP/2, and no word after that.
+        (picker.health_port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
+    ]
+    .map(|(port, bytes)| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream.write_all(bytes).expect("it can be written");
+        // The server has said something, or waits for more.
+        stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
+        let _ = stream.read(&mut [0; 64]);
+        stream
+    });
+    picker.program.terminate();
+    assert_eq!(picker.program.ended().code(), Some(0));
+    drop(held);
 }

@@ -1,5 +1,6 @@
 //! The HTTP port for people and Prometheus: `/metrics` and the stream of decisions, for those who may see them, and a word at `/`.
 
+mod bounded;
 mod ends;
 mod guard;
 mod listen;
@@ -22,6 +23,7 @@ use crate::metrics::{Metrics, PAGE_TYPE};
 use crate::settings::MetricsAccess;
 use crate::task::Task;
 use crate::{certificate, decisions};
+use bounded::Bounded;
 use ends::Ends;
 use guard::Guard;
 use listen::Encrypted;
@@ -80,8 +82,10 @@ pub(crate) async fn run(
         .merge(shielded(decisions, &access))
         .into_make_service_with_connect_info::<Ends>();
     match &access.tls {
-        Some(tls) => axum::serve(Encrypted::new(listener, tls)?, pages).with_graceful_shutdown(shutdown).await,
-        None => axum::serve(listener, pages).with_graceful_shutdown(shutdown).await,
+        Some(tls) => {
+            axum::serve(Bounded::new(Encrypted::new(listener, tls)?), pages).with_graceful_shutdown(shutdown).await
+        }
+        None => axum::serve(Bounded::new(listener), pages).with_graceful_shutdown(shutdown).await,
     }
 }
 
@@ -118,7 +122,7 @@ mod tests {
         let pages = shielded(decisions, &access).into_make_service_with_connect_info::<Ends>();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let _serving = Task::of(async move { drop(axum::serve(listener, pages).await) });
+        let _serving = Task::of(async move { drop(axum::serve(Bounded::new(listener), pages).await) });
         for (from, header, expected) in [
             ("127.0.0.1", "user-agent: a", "HTTP/1.1 200"),
             ("127.0.0.1", "x-forwarded-for: 10.0.0.9", "HTTP/1.1 403"),

@@ -7,6 +7,7 @@ pub(crate) mod wire;
 pub(crate) mod words;
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures::{Stream, stream};
 use proto::v1::decisions_server::{Decisions, DecisionsServer};
@@ -22,12 +23,19 @@ pub(crate) const PATHS: &str = "/warmpath.v1.Decisions/{method}";
 
 /// The service.
 pub(crate) fn server(feed: Feed) -> DecisionsServer<Stand> {
-    DecisionsServer::new(Stand(feed))
+    DecisionsServer::new(Stand { feed, quiet: QUIET })
 }
+
+/// How long nothing is said at most: the admin port ends connections over which nothing is.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Where one follows.
 #[derive(Debug)]
-pub(crate) struct Stand(Feed);
+pub(crate) struct Stand {
+    feed: Feed,
+    /// How long nothing is said at most.
+    quiet: Duration,
+}
 
 #[tonic::async_trait]
 impl Decisions for Stand {
@@ -36,28 +44,35 @@ impl Decisions for Stand {
     async fn follow(&self, request: Request<FollowRequest>) -> Result<Response<Self::FollowStream>, Status> {
         let wanted = request.into_inner();
         let told = if wanted.picks { Told::PicksAndEnds } else { Told::Ends };
-        let Some(follower) = self.0.follow(told) else {
-            return Err(match self.0.is_closed() {
+        let Some(follower) = self.feed.follow(told) else {
+            return Err(match self.feed.is_closed() {
                 true => Status::unavailable("the picker is ending"),
                 false => Status::resource_exhausted("too many follow already"),
             });
         };
-        Ok(Response::new(Box::pin(stream::unfold((follower, wanted), next))))
+        Ok(Response::new(Box::pin(stream::unfold((follower, wanted, self.quiet), next))))
     }
 }
 
 /// The next message that is wanted, and what goes on.
 async fn next(
-    (mut follower, wanted): (Follower, FollowRequest),
-) -> Option<(Result<FollowResponse, Status>, (Follower, FollowRequest))> {
-    let said = loop {
+    (mut follower, wanted, quiet): (Follower, FollowRequest, Duration),
+) -> Option<(Result<FollowResponse, Status>, (Follower, FollowRequest, Duration))> {
+    let said = tokio::time::timeout(quiet, said(&mut follower, &wanted)).await;
+    // An empty message where there is nothing to say: the stream lives.
+    let told = said.map_or(Some(None), |said| said.map(Some))?;
+    Some((Ok(FollowResponse { told }), (follower, wanted, quiet)))
+}
+
+/// What is told next; nothing any more where the picker ends.
+async fn said(follower: &mut Follower, wanted: &FollowRequest) -> Option<Said> {
+    loop {
         match follower.next().await? {
-            Heard::Lost(lost) => break Said::Lost(lost),
-            Heard::Record(record) if is_wanted(&wanted, &record) => break Said::Decision(wire::message(&record)),
+            Heard::Lost(lost) => return Some(Said::Lost(lost)),
+            Heard::Record(record) if is_wanted(wanted, &record) => return Some(Said::Decision(wire::message(&record))),
             Heard::Record(_) => {}
         }
-    };
-    Some((Ok(FollowResponse { told: Some(said) }), (follower, wanted)))
+    }
 }
 
 fn is_wanted(wanted: &FollowRequest, record: &Record) -> bool {
@@ -103,9 +118,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn where_nothing_happens_an_empty_message_says_that_the_stream_lives() {
+        let feed = Feed::default();
+        let asked = Request::new(FollowRequest { request_id: "last".into(), ..FollowRequest::default() });
+        let stand = Stand { feed: feed.clone(), quiet: Duration::from_millis(20) };
+        let mut told = stand.follow(asked).await.expect("a place").into_inner();
+        let mut next = async || told.next().await.map(|message| message.expect("a message").told);
+        feed.tell(record("another", true));
+        assert_eq!(next().await, Some(None));
+        feed.tell(record("last", true));
+        // More of them, where this machine is slow.
+        let said = loop {
+            match next().await.expect("it lives") {
+                None => {}
+                Some(said) => break said,
+            }
+        };
+        assert!(matches!(said, Said::Decision(_)));
+    }
+
+    #[tokio::test]
     async fn a_client_is_told_what_it_lost_and_the_end_and_that_there_is_no_place() {
         let feed = Feed::default();
-        let stand = Stand(feed.clone());
+        let stand = Stand { feed: feed.clone(), quiet: QUIET };
         let ask =
             || stand.follow(Request::new(FollowRequest { request_id: "last".into(), ..FollowRequest::default() }));
         let mut told = ask().await.expect("a place").into_inner();

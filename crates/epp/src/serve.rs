@@ -158,7 +158,10 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
     feed.close();
     // Probes and the last scrape are answered until the streams are gone.
     end.send_replace(true);
-    let _ = tokio::join!(health_server, admin_server);
+    let last_answers = async { tokio::join!(health_server, admin_server) };
+    if tokio::time::timeout(LAST_ANSWERS, last_answers).await.is_err() {
+        tracing::info!("clients of the health or the metrics port hold their connections: they end with the process");
+    }
     served.context("ext_proc server")
 }
 
@@ -217,6 +220,9 @@ fn scraper(
     };
     Ok(Scraper::new(Arc::clone(fleet), dialects, target, pace, events)?)
 }
+
+/// How long probes and scrapes that are under way at the end may take. Who has gone without a word never lets go by itself.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// How often models' files are looked at; they are loaded again when two looks find the same change.
 const LOOK_AT_MODELS: Duration = Duration::from_secs(5);

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
 use tokio::net::TcpListener;
 
+use super::bounded::Bounded;
 use super::listen::Encrypted;
 
 /// The ends of a connection.
@@ -21,15 +22,15 @@ pub(super) struct Ends {
     here: Option<SocketAddr>,
 }
 
-impl Connected<IncomingStream<'_, TcpListener>> for Ends {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        Self { peer: *stream.remote_addr(), here: stream.io().local_addr().ok() }
+impl Connected<IncomingStream<'_, Bounded<TcpListener>>> for Ends {
+    fn connect_info(stream: IncomingStream<'_, Bounded<TcpListener>>) -> Self {
+        Self { peer: *stream.remote_addr(), here: stream.io().get_ref().local_addr().ok() }
     }
 }
 
-impl Connected<IncomingStream<'_, Encrypted>> for Ends {
-    fn connect_info(stream: IncomingStream<'_, Encrypted>) -> Self {
-        Self { peer: *stream.remote_addr(), here: stream.io().get_ref().0.local_addr().ok() }
+impl Connected<IncomingStream<'_, Bounded<Encrypted>>> for Ends {
+    fn connect_info(stream: IncomingStream<'_, Bounded<Encrypted>>) -> Self {
+        Self { peer: *stream.remote_addr(), here: stream.io().get_ref().get_ref().0.local_addr().ok() }
     }
 }
 

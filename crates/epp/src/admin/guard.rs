@@ -99,6 +99,10 @@ impl Guard {
         if verdicts.len() >= KEPT {
             verdicts.retain(|_, (_, until)| now < *until);
         }
+        // Who guesses tokens drives out other guesses, and not those who may.
+        if verdicts.len() >= KEPT {
+            verdicts.retain(|_, (verdict, _)| *verdict == Verdict::Allowed);
+        }
         if verdicts.len() >= KEPT {
             verdicts.clear();
         }
@@ -213,6 +217,16 @@ mod tests {
             server.guard.keep(Sha256::digest(number.to_string()).into(), &Verdict::Allowed);
         }
         assert_eq!(server.guard.0.verdicts.lock().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_guesses_tokens_does_not_make_those_who_may_be_asked_for_again() {
+        let server = server().await;
+        server.check("az", Some(Verdict::Allowed), 2).await;
+        for number in 0..=KEPT {
+            server.guard.keep(Sha256::digest(number.to_string()).into(), &Verdict::Stranger);
+        }
+        server.check("az", Some(Verdict::Allowed), 2).await;
     }
 
     #[tokio::test]

@@ -43,7 +43,9 @@ async fn print_all(following: &Following, out: &mut impl Write, began: impl FnOn
     began();
     let mut left = following.count.unwrap_or(u64::MAX);
     while left > 0 {
-        let Some(FollowResponse { told: Some(said) }) = stream.message().await.map_err(told)? else { break };
+        let Some(FollowResponse { told: said }) = stream.message().await.map_err(told)? else { break };
+        // An empty one only says that the stream lives.
+        let Some(said) = said else { continue };
         left -= u64::from(matches!(said, Told::Decision(_)));
         let line = line(said, following.json).map_err(|problem| format!("{address}: {problem}"))?;
         if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {

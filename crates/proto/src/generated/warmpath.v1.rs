@@ -178,7 +178,7 @@ pub struct FollowRequest {
     #[prost(bool, tag = "5")]
     pub picks: bool,
 }
-/// What is told.
+/// What is told. An empty one says that the stream lives: it comes where there was nothing to tell for ten seconds.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FollowResponse {
     #[prost(oneof = "follow_response::Told", tags = "1, 2")]
