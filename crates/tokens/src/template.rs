@@ -190,16 +190,22 @@ impl Template {
     /// Compiles a template that remembers what it printed, if it is told where.
     pub(crate) fn prepared(source: &str, recollection: Option<&Arc<Recollection>>) -> Result<Template, TemplateError> {
         let mut environment = environment();
-        let prepared = source::prepare(source, recollection.is_some());
+        let prepared = source::prepare(source);
         if prepared.too_many_parts.is_some() {
             let message = "an expression has too many parts".into();
             return Err(TemplateError { fault: Fault::Syntax, message, line: prepared.too_many_parts });
         }
+        environment.add_template_owned(NAME, prepared.text.clone()).map_err(describe)?;
         let mut environment_long = environment.clone();
         environment_long.set_fuel(Some(MAX_STEPS_LONG));
-        environment_long.add_template_owned(NAME, source::prepare(source, false).text).map_err(describe)?;
-        environment.add_template_owned(NAME, prepared.text).map_err(describe)?;
-        let loops = recollection.map(|recollection| recall::Loops::new(prepared.bodies, Arc::clone(recollection)));
+        let loops = match recollection {
+            None => None,
+            Some(recollection) => {
+                let text = source::put_aside(prepared.text, &prepared.bodies);
+                environment.add_template_owned(NAME, text).map_err(describe)?;
+                Some(recall::Loops::new(prepared.bodies, Arc::clone(recollection)))
+            }
+        };
         Ok(Template {
             environment,
             steps: MAX_STEPS,

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use super::{
     meter,
     source::{self, Body, Comparison, Path, Read, Step},
-    value::{BigInt, Dict, List},
+    value::{BigInt, Dict, List, type_of},
 };
 use crate::memo::{Kept, Memo, MemoStats};
 
@@ -186,7 +186,7 @@ impl Recall {
         for name in &body.calls {
             // A context can hold data of that name, and calling it fails.
             let called = state.lookup(name)?;
-            let is_function = called.as_object().is_some_and(|object| !object.type_name().ends_with("Macro"));
+            let is_function = called.as_object().is_some() && type_of(&called) != "Macro";
             (is_function && put(&mut Vec::new(), &called).is_none()).then_some(())?;
         }
         let memo = &self.loops.recollection.memo;
@@ -202,11 +202,7 @@ impl Recall {
         head.extend(self.loops.template.to_le_bytes());
         head.extend(nth.to_le_bytes());
         head.extend(number.to_le_bytes());
-        let left = body.writes.iter().map(|write| {
-            let namespace = state.lookup(&write.namespace).filter(is_namespace)?;
-            namespace.get_attr(&write.attribute).ok().filter(is_small)
-        });
-        let left = left.collect::<Option<Vec<_>>>()?;
+        let left = left(body, state)?;
         Some(Underway { nth, items: items.clone(), head, key: Vec::new(), known: Vec::new(), at: 0, left })
     }
 
@@ -216,11 +212,7 @@ impl Recall {
         let Some(next) = underway.as_mut() else { return };
         let Some(body) = self.loops.bodies.get(next.nth).and_then(Option::as_ref) else { return };
         let is_plain = next.write_key(body, state).is_some();
-        let left = body.writes.iter().map(|write| {
-            let left = state.lookup(&write.namespace)?.get_attr(&write.attribute).ok()?;
-            is_small(&left).then_some(left)
-        });
-        let Some(left) = left.collect::<Option<Vec<_>>>() else {
+        let Some(left) = left(body, state) else {
             // What the next turn begins with isn't known.
             *underway = None;
             return;
@@ -270,6 +262,15 @@ impl Underway {
             _ => return None,
         })
     }
+}
+
+/// What stands in the body's namespace; `None` where that isn't remembered.
+fn left(body: &Body, state: &State<'_, '_>) -> Option<Vec<Value>> {
+    let left = body.writes.iter().map(|write| {
+        let namespace = state.lookup(&write.namespace).filter(is_namespace)?;
+        namespace.get_attr(&write.attribute).ok().filter(is_small)
+    });
+    left.collect()
 }
 
 /// Adds what is read; `None` where that isn't plain data.
@@ -396,7 +397,7 @@ fn is_list(value: &Value) -> bool {
 }
 
 fn is_namespace(value: &Value) -> bool {
-    value.as_object().is_some_and(|object| object.type_name().rsplit("::").next() == Some("Namespace"))
+    type_of(value) == "Namespace"
 }
 
 /// Whether this is remembered as what a turn left.

@@ -14,7 +14,9 @@ mod lexer;
 
 use lexer::{Tag, TagKind, Token, TokenKind};
 
-pub(super) use bodies::{BEFORE, Body, Comparison, LEFT, PRINTED, Path, RECALLED, REMEMBERED, Read, SKIPPED, Step};
+pub(super) use bodies::{
+    BEFORE, Body, Comparison, LEFT, PRINTED, Path, RECALLED, REMEMBERED, Read, SKIPPED, Step, put_aside,
+};
 pub(crate) use content::ContentFormat;
 pub(super) use kept::{KEPT, STORED, WEIGHED};
 
@@ -43,8 +45,8 @@ pub(super) struct Prepared {
     pub(super) too_many_parts: Option<usize>,
 }
 
-/// Rewrites what minijinja doesn't know; loops' bodies are `put_aside` where a turn may be remembered.
-pub(super) fn prepare(source: &str, put_aside: bool) -> Prepared {
+/// Rewrites what minijinja doesn't know.
+pub(super) fn prepare(source: &str) -> Prepared {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let Some(tags) = lexer::tags(&source) else {
         return Prepared {
@@ -55,7 +57,7 @@ pub(super) fn prepare(source: &str, put_aside: bool) -> Prepared {
         };
     };
     let content_format = content::detect(&source, &tags);
-    let bodies = if put_aside { bodies::of(&source, &tags) } else { Vec::new() };
+    let bodies = bodies::of(&source, &tags);
     let mut text = rewritten(&source, &tags);
     // One operator at a time, each from the left: what stands within another is rewritten with its turn.
     while let Some(next) = without_first_operator(&text) {
@@ -66,10 +68,7 @@ pub(super) fn prepare(source: &str, put_aside: bool) -> Prepared {
     }
     let text = with_joined_texts(text);
     match kept::with_kept_values(&text) {
-        Ok(text) => {
-            let text = bodies::put_aside(text, &bodies);
-            Prepared { text, content_format, bodies, too_many_parts: None }
-        }
+        Ok(text) => Prepared { text, content_format, bodies, too_many_parts: None },
         Err(kept::TooMany(at)) => {
             let line = text[..at].matches('\n').count() + 1;
             Prepared { text, content_format, bodies, too_many_parts: Some(line) }
@@ -326,7 +325,7 @@ mod tests {
     use super::*;
 
     fn check(source: &str, expected: &str) {
-        assert_eq!(prepare(source, false).text, expected);
+        assert_eq!(prepare(source).text, expected);
     }
 
     #[test]
@@ -429,7 +428,7 @@ mod tests {
 
     #[test]
     fn an_expression_has_so_many_parts() {
-        let parts = |count: usize| prepare(&format!("\n{{{{ x{} }}}}", "|list".repeat(count)), false).too_many_parts;
+        let parts = |count: usize| prepare(&format!("\n{{{{ x{} }}}}", "|list".repeat(count))).too_many_parts;
         assert_eq!((parts(100), parts(101)), (None, Some(2)));
     }
 

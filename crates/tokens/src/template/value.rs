@@ -204,13 +204,18 @@ pub(super) fn keep_within(value: Value) -> Result<Value, Error> {
     if !is_named(&value) {
         return rebuilt(value);
     }
-    let object = value.as_object().map_or("", |object| object.type_name());
-    match object.rsplit("::").next() {
-        Some("Namespace" | "Loop" | "Module") => {
+    match type_of(&value) {
+        "Namespace" | "Loop" | "Module" => {
             Err(wrong("a namespace, a loop or a module can't be put into a value".into()))
         }
         _ => Ok(value),
     }
+}
+
+/// The name of an object's type, without its module; empty for what isn't one.
+pub(super) fn type_of(value: &Value) -> &'static str {
+    let name = value.as_object().map_or("", |object| object.type_name());
+    name.rsplit_once("::").map_or(name, |(_, name)| name)
 }
 
 /// Whether this is neither a list nor a dict, but something that templates know by its name.
@@ -219,7 +224,7 @@ fn is_named(value: &Value) -> bool {
     match object.repr() {
         ObjectRepr::Seq | ObjectRepr::Iterable => false,
         ObjectRepr::Map => {
-            matches!(object.type_name().rsplit("::").next(), Some("Namespace" | "Loop" | "Module" | "Macro"))
+            matches!(type_of(value), "Namespace" | "Loop" | "Module" | "Macro")
         }
         _ => true,
     }

@@ -142,7 +142,7 @@ impl Write {
 }
 
 /// The source in which loops leave out the turns that are known.
-pub(super) fn put_aside(source: String, bodies: &[Option<Body>]) -> String {
+pub(in super::super) fn put_aside(source: String, bodies: &[Option<Body>]) -> String {
     let Some(tags) = lexer::tags(&source) else { return source };
     let loops = outermost(&source, &tags).unwrap_or_default();
     let mut edits: Vec<Edit> = Vec::new();
