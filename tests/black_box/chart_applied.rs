@@ -149,12 +149,7 @@ impl Picker {
         fs::write(folder.join("config.yaml"), release.file(name(account), "config.yaml"))
             .expect("a config can be written");
         let (grpc, health, metrics) = (free_port(), free_port(), free_port());
-        let args = release.args().into_iter().map(|arg| match arg.split_once('=') {
-            Some(("--grpc-port", _)) => format!("--grpc-port={grpc}"),
-            Some(("--grpc-health-port", _)) => format!("--grpc-health-port={health}"),
-            Some(("--metrics-port", _)) => format!("--metrics-port={metrics}"),
-            _ => arg.replace("/etc/warmpath/config", &folder.display().to_string()),
-        });
+        let args = release.args_at([grpc, health, metrics], folder);
         let mut command = Command::new(env!("CARGO_BIN_EXE_epp"));
         command.args(args).arg("--bind-address=127.0.0.1").env("KUBECONFIG", server.kubeconfig(&token));
         command.env("NAMESPACE", namespace).env("POD_NAME", format!("{}-6b7c8-x2z4v", name(account)));

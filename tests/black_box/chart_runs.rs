@@ -43,12 +43,7 @@ impl Pod {
             fs::write(folder.join(file), text).expect("a file can be written");
         }
         let (grpc, health, metrics) = (free_port(), free_port(), free_port());
-        let args = release.args().into_iter().map(|arg| match arg.split_once('=') {
-            Some(("--grpc-port", _)) => format!("--grpc-port={grpc}"),
-            Some(("--grpc-health-port", _)) => format!("--grpc-health-port={health}"),
-            Some(("--metrics-port", _)) => format!("--metrics-port={metrics}"),
-            _ => arg.replace("/etc/warmpath/config", &folder.display().to_string()),
-        });
+        let args = release.args_at([grpc, health, metrics], &folder);
         let mut picker = Program::start(
             "epp",
             Command::new(env!("CARGO_BIN_EXE_epp")).args(args).arg("--bind-address=127.0.0.1"),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::Deserialize as _;
@@ -120,6 +120,17 @@ impl Release {
     /// The picker's arguments.
     pub fn args(&self) -> Vec<String> {
         texts(&self.container("epp")["args"])
+    }
+
+    /// The same for a picker outside of a cluster: at these ports of ext_proc, health and metrics, its configuration in `folder`.
+    pub fn args_at(&self, [grpc, health, metrics]: [u16; 3], folder: &Path) -> Vec<String> {
+        let at = |arg: String| match arg.split_once('=') {
+            Some(("--grpc-port", _)) => format!("--grpc-port={grpc}"),
+            Some(("--grpc-health-port", _)) => format!("--grpc-health-port={health}"),
+            Some(("--metrics-port", _)) => format!("--metrics-port={metrics}"),
+            _ => arg.replace("/etc/warmpath/config", &folder.display().to_string()),
+        };
+        self.args().into_iter().map(at).collect()
     }
 
     /// A file of a ConfigMap of the release.
