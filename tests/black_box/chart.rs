@@ -491,8 +491,14 @@ fn the_picker_may_do_what_it_needs_and_no_more() {
 fn where_one_of_several_leads_neither_a_rollout_nor_a_drain_can_get_stuck() {
     let leading = Release::render(&format!("{ENGINES}replicas: 2"), &[]);
     assert!(leading.args().contains(&"--ha-enable-leader-election=true".to_owned()));
-    // One pod of two is ready for good: a rollout that waits for the new ones to be ready waits for ever.
-    assert_eq!(text(&leading.the("Deployment")["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"]), "100%");
+    // One pod is ready, and no more: a rollout that waits for others waits for ever, and one that needn't wait for it ends the
+    // leader before another one is ready.
+    for replicas in [1, 2, 3] {
+        let values = format!("{ENGINES}replicas: {replicas}\nleaderElection: {{enabled: true}}");
+        let strategy = Release::render(&values, &[]).the("Deployment")["spec"]["strategy"]["rollingUpdate"].clone();
+        assert_eq!(strategy["maxUnavailable"], replicas - 1);
+        assert_eq!(strategy["maxSurge"], 1);
+    }
     assert_eq!(leading.all("PodDisruptionBudget").count(), 0);
     assert!(leading.container("epp")["lifecycle"].is_null(), "a pause before the lease is given back");
     let serving = Release::render(&format!("{ENGINES}replicas: 2\nleaderElection: {{enabled: false}}"), &[]);

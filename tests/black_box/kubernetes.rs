@@ -390,18 +390,58 @@ fn leaders(pickers: &[&Picker]) -> Vec<usize> {
     pickers.iter().enumerate().filter(|(_, picker)| leads(picker)).map(|(at, _)| at).collect()
 }
 
-#[test]
-fn one_replica_is_ready_and_another_one_when_it_ends_or_is_lost() {
-    // As the chart installs it, with the rights that it gives and no others.
-    let (server, namespace) = (ApiServer::shared(), "inference");
+/// What the chart installs for pickers of `qwen3` that elect one of them, and the token that they get: as it is rendered, no more.
+fn installed(server: &ApiServer, namespace: &str) -> String {
     server.namespace(namespace);
-    let release = Release::render(&format!("replicas: 2\n{ENGINES}"), &[]);
+    let release = Release::render_in(namespace, &format!("replicas: 2\n{ENGINES}"), &[]);
     let rendered = |kind: &str| serde_json::to_value(release.the(kind)).expect("an object");
     for kind in ["InferencePool", "ServiceAccount", "Role", "RoleBinding"] {
         server.apply(&rendered(kind));
     }
+    server.token(&rendered("ServiceAccount"))
+}
+
+/// llm-d-router's chart: with election a standby is never ready, so that a rollout waits for ever for the new pods, or ends the
+/// leader before one of them is ready. Here the new edition asks for the lease, and gets it while the old leader still serves.
+#[test]
+fn a_rollout_changes_the_leader_before_the_old_one_ends() {
+    let (server, namespace) = (ApiServer::shared(), "rollout");
+    let token = installed(&server, namespace);
+    run(&server, &pod(namespace, "a", "vllm"), &ready(&["10.1.9.1"]));
+    let replica = |name: &str, template: &str| {
+        let mut own = pod(namespace, name, "picker");
+        own["metadata"]["labels"]["pod-template-hash"] = json!(template);
+        server.apply(&own);
+        let environment = [format!("POD_NAME={name}"), format!("NAMESPACE={namespace}")];
+        let named = ["--pool-name", "warmpath", "--pool-namespace", namespace, ELECTION];
+        let environment: Vec<&str> = environment.iter().map(String::as_str).collect();
+        Picker::in_pod(&server.kubeconfig(&token), &environment, &named, &folder(name))
+    };
+    let old = replica("epp-old-1", "old");
+    wait_for_health(&old, ServingStatus::Serving);
+    // A pod's age is told in seconds.
+    thread::sleep(std::time::Duration::from_millis(1100));
+    let same = replica("epp-old-2", "old");
+    wait_for_log(&same, "stands by");
+    let new = replica("epp-new-1", "new");
+    wait_until("the new edition leads", || leaders(&[&old, &same, &new]) == [2]);
+    // What still comes to the old one meanwhile is picked.
+    assert_eq!(Gateway::connect(old.port).chat(&chat("m", "hi")).endpoint(), "10.1.9.1:8000");
+
+    // A replica of the old edition that starts again doesn't ask for it back.
+    drop(same);
+    let same = replica("epp-old-2", "old");
+    wait_for_log(&same, "stands by");
+    thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(leaders(&[&old, &same, &new]), [2]);
+}
+
+#[test]
+fn one_replica_is_ready_and_another_one_when_it_ends_or_is_lost() {
+    // As the chart installs it, with the rights that it gives and no others.
+    let (server, namespace) = (ApiServer::shared(), "inference");
+    let token = installed(&server, namespace);
     run(&server, &pod(namespace, "a", "vllm"), &ready(&["10.1.8.1"]));
-    let token = server.token(&rendered("ServiceAccount"));
     let replica = |name: &str| {
         let named = ["--pool-name", "warmpath", "--pool-namespace", namespace, ELECTION];
         Picker::in_cluster(&server.kubeconfig(&token), &named, &folder(name))

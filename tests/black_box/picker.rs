@@ -52,9 +52,15 @@ impl Picker {
 
     /// Starts one whose endpoints are a cluster's, as the flags say, and waits until it shows metrics, to everybody.
     pub fn in_cluster(kubeconfig: &Path, flags: &[&str], folder: &Path) -> Self {
+        Self::in_pod(kubeconfig, &[], flags, folder)
+    }
+
+    /// The same, with an environment as its pod gives it: `NAME=VALUE`.
+    pub fn in_pod(kubeconfig: &Path, environment: &[&str], flags: &[&str], folder: &Path) -> Self {
         let access = format!("KUBECONFIG={}", kubeconfig.display());
+        let command = [&["env", &access], environment, &[env!("CARGO_BIN_EXE_epp")]].concat();
         let open = ["--metrics-endpoint-auth=false"];
-        Self::launch(&["env", &access, env!("CARGO_BIN_EXE_epp")], &[], &[&open, flags].concat(), folder)
+        Self::launch(&command, &[], &[&open, flags].concat(), folder)
     }
 
     fn start_by(command: &[&str], engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {

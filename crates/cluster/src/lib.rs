@@ -19,7 +19,7 @@ mod watch;
 
 pub use access::{Reviews, Unasked, Verdict};
 pub use index::{Index, Snapshot};
-pub use lease::{Candidate, Standing, contend};
+pub use lease::{Candidate, Edition, Standing, contend};
 pub use objects::{Object, Objective, ObjectiveSpec, Pod, Pool, PoolSpec, Rewrite, RewriteSpec};
 pub use ports::{InvalidPorts, TargetPorts};
 pub use rewrites::Rewrites;

@@ -7,14 +7,14 @@ use std::future::Future;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use cluster::{Candidate, Scope, Standing};
+use cluster::{Candidate, Edition, Scope, Standing};
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 
 /// As llm-d names them, so that pickers of one pool share a lease whatever their version.
 pub(crate) fn candidate(scope: &Scope) -> anyhow::Result<Candidate> {
-    let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+    let pod = named("POD_NAME");
     let (namespace, pool) = match scope {
         Scope::Pool { name, namespace, .. } => (namespace, name.clone()),
         Scope::Pods { namespace, .. } => {
@@ -29,7 +29,12 @@ pub(crate) fn candidate(scope: &Scope) -> anyhow::Result<Candidate> {
         namespace: namespace.clone(),
         lease: format!("epp-{namespace}-{pool}.llm-d.ai"),
         identity: format!("{host}_{:016x}", rand::random::<u64>()),
+        edition: None,
     })
+}
+
+fn named(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|name| !name.is_empty())
 }
 
 /// The deployment's name in its pod's: `NAME-HASH-HASH`.
@@ -42,7 +47,7 @@ pub(crate) fn deployment(pod: &str) -> Option<&str> {
 
 /// Stands once the fleet is known, and until `over`, when the lease is given up.
 pub(crate) async fn stand(
-    candidate: Candidate,
+    mut candidate: Candidate,
     mut synced: watch::Receiver<bool>,
     leads: watch::Sender<bool>,
     metrics: Arc<Metrics>,
@@ -58,6 +63,10 @@ pub(crate) async fn stand(
         Ok(client) => client,
         Err(error) => return tracing::error!(%error, "this replica can't stand for election, and stays a standby"),
     };
+    if let Some(pod) = named("POD_NAME") {
+        let namespace = named("NAMESPACE").unwrap_or_else(|| candidate.namespace.clone());
+        candidate.edition = Edition::of(&client, &namespace, &pod).await;
+    }
     let lease = candidate.lease.clone();
     let tell = move |standing| match standing {
         Standing::Leads => {
