@@ -40,6 +40,7 @@ mod black_box {
     mod load_only;
     mod loading;
     mod modes;
+    mod objects;
     mod outage;
     mod picks;
     mod said;

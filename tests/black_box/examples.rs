@@ -24,10 +24,16 @@ fn the_shipped_configuration_is_accepted() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// What a picker shows besides whose endpoints are a cluster's, each with its label; the tests of `kubernetes` read them.
+const OF_A_CLUSTER: [(&str, &str); 2] =
+    [("warmpath_cluster_watching", "kind"), ("leader_election_master_status", "name")];
+
 #[test]
 fn dashboard_and_alerts_ask_only_for_series_that_are_exported() {
     let page = page_after_everything_has_happened();
-    let (exported, labels) = (series(&page), labels(&page));
+    let (mut exported, mut labels) = (series(&page), labels(&page));
+    exported.extend(OF_A_CLUSTER.map(|(family, _)| family.to_owned()));
+    labels.extend(OF_A_CLUSTER.map(|(_, label)| label.to_owned()));
     for (file, queries, fewest) in [("the dashboard", dashboard(), 30), ("the alerts", alerts(), 12)] {
         let asked: BTreeSet<String> = queries.iter().flat_map(|query| promql::series(query)).collect();
         assert!(asked.len() > fewest, "{file} asks for {} series", asked.len());

@@ -76,6 +76,7 @@ pub struct Engine {
     /// Where it listens.
     pub address: SocketAddr,
     heard: Arc<Mutex<Vec<Heard>>>,
+    page: Arc<Mutex<String>>,
     closing: Arc<AtomicBool>,
     listener: Option<JoinHandle<()>>,
 }
@@ -114,7 +115,13 @@ impl Engine {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, super::program::free_port())).expect("a free port");
         let address = listener.local_addr().expect("a listener has an address");
         let (heard, closing) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let shared = Shared { heard: Arc::clone(&heard), closing: Arc::clone(&closing), script: Arc::new(script) };
+        let page = Arc::new(Mutex::new(METRICS.to_owned()));
+        let shared = Shared {
+            heard: Arc::clone(&heard),
+            page: Arc::clone(&page),
+            closing: Arc::clone(&closing),
+            script: Arc::new(script),
+        };
         let listener = thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if shared.closing.load(Ordering::Acquire) {
@@ -124,7 +131,15 @@ impl Engine {
                 thread::spawn(move || shared.serve(&stream));
             }
         });
-        Self { address, heard, closing, listener: Some(listener) }
+        Self { address, heard, page, closing, listener: Some(listener) }
+    }
+
+    /// From now on its metrics say that so many requests wait.
+    pub fn set_waiting(&self, requests: u32) {
+        let idle = "vllm:num_requests_waiting{engine=\"0\",model_name=\"qwen3\"} ";
+        assert!(METRICS.contains(idle));
+        let page = METRICS.replace(&format!("{idle}0.0"), &format!("{idle}{requests}.0"));
+        *self.page.lock().expect("no thread failed") = page;
     }
 
     /// What it heard, scrapes left out.
@@ -147,6 +162,7 @@ impl Drop for Engine {
 #[derive(Clone)]
 struct Shared {
     heard: Arc<Mutex<Vec<Heard>>>,
+    page: Arc<Mutex<String>>,
     closing: Arc<AtomicBool>,
     script: Arc<Script>,
 }
@@ -167,7 +183,10 @@ impl Shared {
             }
             let mut writer = stream;
             let said = match saying {
-                None => say_whole(&mut writer, 200, "text/plain; version=0.0.4; charset=utf-8", METRICS),
+                None => {
+                    let page = self.page.lock().expect("no thread failed").clone();
+                    say_whole(&mut writer, 200, "text/plain; version=0.0.4; charset=utf-8", &page)
+                }
                 Some(Saying::Json(json)) => say_whole(&mut writer, 200, "application/json", &json),
                 Some(Saying::Refusal(status, json)) => say_whole(&mut writer, status, "application/json", &json),
                 Some(Saying::Words(status, words)) => say_whole(&mut writer, status, "text/plain", words),

@@ -18,8 +18,6 @@ use crate::{Objective, Pod, Pool, Rewrite, Rewrites, TargetPorts};
 pub struct Snapshot {
     /// Whether the pool is there and its pods were listed: before that, an empty fleet says nothing.
     pub synced: bool,
-    /// The protocol that the pool's servers speak, as `kubernetes.io/h2c`; empty where it isn't said.
-    pub app_protocol: String,
     /// The endpoints that may be picked. What hasn't changed is the same one as in the snapshot before, so that a large fleet
     /// isn't built anew for each pod.
     pub members: Arc<[Arc<Member>]>,
@@ -161,7 +159,6 @@ impl Index {
         }
         Snapshot {
             synced: self.pods.whole,
-            app_protocol: self.present().map(|pool| pool.spec.app_protocol.clone()).unwrap_or_default(),
             members: self.members.values().flatten().cloned().collect(),
             priorities: Arc::clone(&self.priorities),
             rewrites: Arc::clone(&self.models),

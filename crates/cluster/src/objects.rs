@@ -95,8 +95,6 @@ pub struct PoolSpec {
     pub(crate) target_ports: Vec<TargetPort>,
     /// Before v1.
     pub(crate) target_port_number: Option<u16>,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(crate) app_protocol: String,
 }
 
 /// Under v1 the labels stand one level further down.
