@@ -77,7 +77,6 @@ fn series(page: &str) -> BTreeSet<String> {
     let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let names = families.flat_map(|(name, kind)| {
         let endings: &[&str] = match kind {
-            "counter" => &["_total"],
             "histogram" => &["_bucket", "_sum", "_count"],
             _ => &[""],
         };

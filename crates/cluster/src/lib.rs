@@ -22,5 +22,5 @@ pub use index::{Index, Snapshot};
 pub use lease::{Candidate, Edition, Standing, contend};
 pub use objects::{Object, Objective, ObjectiveSpec, Pod, Pool, PoolSpec, Rewrite, RewriteSpec};
 pub use ports::{InvalidPorts, TargetPorts};
-pub use rewrites::Rewrites;
+pub use rewrites::{Rewrites, Rewritten};
 pub use watch::{Kind, News, Scope, Unreachable, connect, watch};

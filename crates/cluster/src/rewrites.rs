@@ -8,9 +8,20 @@ pub struct Rewrites {
     rules: Vec<Split>,
 }
 
+/// What a rule gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rewritten<'a> {
+    /// The model to use.
+    pub to: &'a str,
+    /// The object that says so.
+    pub by: &'a str,
+}
+
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Split {
+    /// Its object's name.
+    of: String,
     /// The models that it holds for; all of them where there is none.
     models: Vec<String>,
     /// Models and their weights, none of which is zero.
@@ -27,8 +38,11 @@ impl Rewrites {
             (made.is_none(), made, rewrite.metadata.name.clone())
         };
         rewrites.sort_by_cached_key(|rewrite| age(rewrite));
-        let rules = rewrites.iter().flat_map(|rewrite| &rewrite.spec.rules);
-        Self { rules: rules.filter_map(split).collect() }
+        let rules = rewrites.iter().flat_map(|rewrite| {
+            let of = rewrite.metadata.name.as_deref().unwrap_or_default();
+            rewrite.spec.rules.iter().filter_map(move |rule| split(of, rule))
+        });
+        Self { rules: rules.collect() }
     }
 
     /// Whether there is none.
@@ -38,7 +52,7 @@ impl Rewrites {
 
     /// The model to use for that one (`None`: none was named), by `random`, which is in 0..1: the first rule that names it,
     /// else the first for all models. `None`: it stays.
-    pub fn target(&self, model: Option<&str>, random: f64) -> Option<&str> {
+    pub fn target(&self, model: Option<&str>, random: f64) -> Option<Rewritten<'_>> {
         let named = |rule: &&Split| model.is_some_and(|model| rule.models.iter().any(|own| own == model));
         let rule = self.rules.iter().find(named).or_else(|| self.rules.iter().find(|rule| rule.models.is_empty()))?;
         let whole: u64 = rule.targets.iter().map(|(_, weight)| weight).sum();
@@ -49,11 +63,11 @@ impl Rewrites {
             drawn = drawn.saturating_sub(*weight);
             here
         });
-        chosen.or(rule.targets.last()).map(|(model, _)| model.as_str())
+        chosen.or(rule.targets.last()).map(|(to, _)| Rewritten { to, by: &rule.of })
     }
 }
 
-fn split(rule: &Rule) -> Option<Split> {
+fn split(of: &str, rule: &Rule) -> Option<Split> {
     let exact = |one: &&Match| one.model.r#type.as_deref().is_none_or(|kind| kind == "Exact");
     let models: Vec<String> = rule.matches.iter().filter(exact).map(|one| one.model.value.clone()).collect();
     // A rule of which nothing is understood holds for nothing, and not for all.
@@ -66,7 +80,7 @@ fn split(rule: &Rule) -> Option<Split> {
         (weight > 0).then(|| (target.model_rewrite.clone(), u64::from(weight)))
     };
     let targets: Vec<_> = rule.targets.iter().filter_map(target).collect();
-    (!targets.is_empty()).then_some(Split { models, targets })
+    (!targets.is_empty()).then_some(Split { of: of.to_owned(), models, targets })
 }
 
 #[cfg(test)]
@@ -82,7 +96,7 @@ mod tests {
     fn shares(rewrites: &Rewrites, model: Option<&str>) -> Vec<(String, usize)> {
         let mut shares: Vec<(String, usize)> = Vec::new();
         for draw in 0..1000 {
-            let target = rewrites.target(model, f64::from(draw) / 1000.0).unwrap_or("as it is");
+            let target = rewrites.target(model, f64::from(draw) / 1000.0).map_or("as it is", |target| target.to);
             match shares.iter_mut().find(|(name, _)| name == target) {
                 Some((_, count)) => *count += 1,
                 None => shares.push((target.to_owned(), 1)),
@@ -105,8 +119,9 @@ mod tests {
                 {"matches": [{"model": {"value": "a"}}], "targets": [{"modelRewrite": "second"}]},
             ]}},
         ]));
-        let target = |model| rewrites.target(model, 0.5);
+        let target = |model| rewrites.target(model, 0.5).map(|target| target.to);
         assert_eq!(target(Some("a")), Some("early"));
+        assert_eq!(rewrites.target(Some("b"), 0.5), Some(Rewritten { to: "bc", by: "young" }));
         assert_eq!([target(Some("b")), target(Some("c"))], [Some("bc"); 2]);
         assert_eq!([target(Some("q")), target(None)], [Some("any"); 2]);
         assert_eq!(Rewrites::default().target(Some("a"), 0.5), None);
@@ -122,7 +137,7 @@ mod tests {
         assert_eq!(shares(&even, Some("m")), [named("x", 500), named("y", 500)]);
         let mixed = of(serde_json::json!([{"modelRewrite": "x"}, {"modelRewrite": "y", "weight": 7}]));
         assert_eq!(shares(&mixed, Some("m")), [named("y", 1000)]);
-        assert_eq!(weighted.target(None, 1.0), Some("y"));
+        assert_eq!(weighted.target(None, 1.0), Some(Rewritten { to: "y", by: "" }));
         assert!(of(serde_json::json!([])).is_empty());
     }
 }

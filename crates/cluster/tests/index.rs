@@ -233,7 +233,7 @@ fn objectives_and_rewrites_of_other_pools_do_not_count() {
     let snapshot = index.snapshot();
     let priorities: Vec<_> = snapshot.priorities.iter().map(|(name, priority)| (name.as_str(), *priority)).collect();
     assert_eq!(priorities, [("batch", -1), ("chat", 0)]);
-    assert_eq!(snapshot.rewrites.target(Some("m"), 0.0), Some("ours"));
+    assert_eq!(snapshot.rewrites.target(Some("m"), 0.0).map(|target| target.to), Some("ours"));
     index.objective(Event::Delete(objective("batch", json!({"name": "p"}), json!(-1))));
     assert!(!index.snapshot().priorities.contains_key("batch"));
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, middleware, routing};
 use cluster::Reviews;
@@ -19,7 +19,7 @@ use envoy::{Terms, Tls};
 use tokio::net::TcpListener;
 
 use crate::feed::Feed;
-use crate::metrics::{Metrics, PAGE_TYPE};
+use crate::metrics::{Format, Metrics};
 use crate::settings::MetricsAccess;
 use crate::task::Task;
 use crate::{certificate, decisions};
@@ -100,10 +100,14 @@ fn shielded(decisions: Router, access: &Access) -> Router {
     }
 }
 
-async fn page(State(metrics): State<Arc<Metrics>>) -> Response {
+async fn page(State(metrics): State<Arc<Metrics>>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let format = Format::asked_for(accept);
     // A large fleet's page takes a millisecond and more.
-    match tokio::task::spawn_blocking(move || metrics.page()).await {
-        Ok(Ok(page)) => ([(header::CONTENT_TYPE, PAGE_TYPE)], page).into_response(),
+    match tokio::task::spawn_blocking(move || metrics.page(format)).await {
+        Ok(Ok(page)) => {
+            ([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], page).into_response()
+        }
         Ok(Err(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }

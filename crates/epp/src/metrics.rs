@@ -3,6 +3,7 @@
 //!
 //! In: what the pipeline and the scraper count; out: OpenMetrics text. Label values are bounded whatever clients send.
 
+mod classic;
 mod cluster;
 mod fleet;
 mod labels;
@@ -56,11 +57,38 @@ impl Metrics {
         Self { requests, picks, cluster, registry }
     }
 
-    /// The page as OpenMetrics text.
-    pub(crate) fn page(&self) -> Result<String, Error> {
+    /// The page as text.
+    pub(crate) fn page(&self, format: Format) -> Result<String, Error> {
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &self.registry)?;
-        Ok(page)
+        Ok(match format {
+            Format::OpenMetrics => page,
+            Format::Classic => classic::classic(&page),
+        })
+    }
+}
+
+/// How a page is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Prometheus' text format, 0.0.4.
+    Classic,
+    /// OpenMetrics text, 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The one that an `Accept` header asks for.
+    pub(crate) fn asked_for(accept: &str) -> Self {
+        if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Classic }
+    }
+
+    /// Its content type.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
     }
 }
 
@@ -81,6 +109,3 @@ pub(crate) fn watch(runtime: &mut Builder) -> Vec<Watching> {
         Vec::new()
     }
 }
-
-/// The content type of [`Metrics::page`].
-pub(crate) const PAGE_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -4,6 +4,7 @@
 //! steps there are and in what order, not how any is done. What goes wrong in understanding a request degrades the pick
 //! and is noted; refused is only what nobody can serve.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,11 +23,11 @@ use crate::cpu::{Cpu, NotRun, Weight};
 use crate::discovery::Ruled;
 use crate::feed::Feed;
 use crate::load_only::LoadOnly;
-use crate::metrics::{Metrics, ModelLabel, ModelNames};
+use crate::metrics::{Metrics, ModelLabel, ModelNames, PickMetrics};
 use crate::models::Models;
 use crate::progress::Progress;
 use crate::record_log::Logged;
-use crate::understand::{Arrived, Rules, Understood, understand};
+use crate::understand::{Arrived, Rules, Ruling, Took, Understood, understand};
 use crate::underway::{Beginning, Underway};
 
 /// Blocks from which on a prompt is scored and learned away from the runtime's threads: some 50 ns each.
@@ -103,6 +104,9 @@ impl Handler for Pipeline {
             understood.notes.push(Note::NotRewritten);
         }
         let model = self.names.label(understood.model.as_deref());
+        if let Some(Ruling { by, asked, to }) = &understood.ruled {
+            self.metrics.picks.rewritten(by, &self.names.label(asked.as_deref()), to);
+        }
         self.refuse_what_is_not_understood(&understood).inspect_err(|refusal| self.count_refusal(&model, refusal))?;
         // Looked at anew: the fleet may have changed while the prompt was tokenized.
         let view = self.fleet.view();
@@ -111,10 +115,12 @@ impl Handler for Pipeline {
             .await
             .inspect_err(|refusal| self.count_refusal(&model, refusal))?;
         let verdict = self.verdict(&routed, &view, &mut understood, taken_off);
+        let decided_in = arrived.elapsed();
+        self.metrics.requests.processed(decided_in);
         let beginning = Beginning {
             arrived,
             at: SystemTime::now(),
-            decided_in: arrived.elapsed(),
+            decided_in,
             request_id: inbound.request_id,
             body_bytes: inbound.body.map_or(0, |body| body.len()),
             view,
@@ -171,9 +177,14 @@ impl Pipeline {
         let queued = Instant::now();
         let work = move || {
             metrics.picks.stage("queue", queued.elapsed());
-            let started = Instant::now();
             let understood = understand(&arrived, &models, &sizes, SystemTime::now());
-            metrics.picks.stage("understand", started.elapsed());
+            let Took { parse, render, tokenize, hash } = understood.took;
+            for (stage, took) in [("parse", parse), ("render", render), ("tokenize", tokenize), ("hash", hash)] {
+                // Zero: it didn't come to that.
+                if !took.is_zero() {
+                    metrics.picks.stage(stage, took);
+                }
+            }
             understood
         };
         self.in_time(work, weight, &progress, &inbound.request_id).await
@@ -258,12 +269,11 @@ impl Pipeline {
         let blocks: u32 = fingerprints.iter().map(Fingerprint::blocks).sum();
         let routed = if (blocks as usize) < LONG_PROMPT {
             let asked = Asked { fingerprints, allowed: allowed.as_deref() };
-            self.router.route(view, &asked, &self.policy, started, &mut rand::rng())
+            routed(&self.router, view, &asked, &self.policy, started, &self.metrics.picks)
         } else {
             self.route_aside(view, fingerprints, allowed, started).await
         };
         let took = started.elapsed();
-        self.metrics.picks.stage("route", took);
         let routed = routed.inspect_err(|_| self.metrics.picks.unroutable(model));
         let mut routed = routed.map_err(|why| Refusal::NoEndpoint(why.to_string().into()))?;
         let saturation = self.policy.saturation;
@@ -295,9 +305,10 @@ impl Pipeline {
         started: Instant,
     ) -> Result<Routed, Unroutable> {
         let (router, view, policy) = (self.router.clone(), Arc::clone(view), self.policy.clone());
+        let metrics = Arc::clone(&self.metrics);
         let route = move || {
             let asked = Asked { fingerprints, allowed: allowed.as_deref() };
-            router.route(&view, &asked, &policy, started, &mut rand::rng())
+            routed(&router, &view, &asked, &policy, started, &metrics.picks)
         };
         let routed = tokio::task::spawn_blocking(route).await;
         // A panic there is one here, and ends this stream alone; the runtime's own end finds nobody waiting.
@@ -327,6 +338,24 @@ impl Pipeline {
         self.metrics.requests.failed(model, code);
         tracing::info!(code, reason = %refusal, "a request was refused");
     }
+}
+
+/// Routes, and counts how long its steps take.
+fn routed(
+    router: &Router,
+    view: &View,
+    asked: &Asked<'_>,
+    policy: &Policy,
+    started: Instant,
+    counts: &PickMetrics,
+) -> Result<Routed, Unroutable> {
+    // Where it went aside, it has waited for a thread.
+    let begun = Instant::now();
+    let matched = Cell::new(begun);
+    let routed = router.route_in_steps(view, asked, policy, started, &mut rand::rng(), || matched.set(Instant::now()));
+    counts.stage("match", matched.get() - begun);
+    counts.stage("pick", matched.get().elapsed());
+    routed
 }
 
 fn why_unread(unread: Unread) -> Note {

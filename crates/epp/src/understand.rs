@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use blocks::{Chain, Extra, Fingerprint, Seed};
 use bytes::Bytes;
@@ -64,6 +64,17 @@ pub(crate) struct Renamed {
     pub(crate) asked: String,
 }
 
+/// What the cluster says of a request's model.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ruling {
+    /// The object that says it.
+    pub(crate) by: String,
+    /// The model that was asked for.
+    pub(crate) asked: Option<String>,
+    /// The one to use.
+    pub(crate) to: String,
+}
+
 /// What routing needs of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Understood {
@@ -83,6 +94,8 @@ pub(crate) struct Understood {
     pub(crate) inexact: bool,
     /// The body to send in place of the one that came, where its model was replaced.
     pub(crate) renamed: Option<Renamed>,
+    /// What the cluster says of its model, where it says anything.
+    pub(crate) ruled: Option<Ruling>,
     /// Tokens in a block of the first of the fingerprints; zero without any.
     pub(crate) block_size: u32,
     /// The prompt's hashes, one for each block size of the fleet; empty if nothing is known of the prompt.
@@ -91,6 +104,21 @@ pub(crate) struct Understood {
     pub(crate) notes: Vec<Note>,
     /// Why, in words for the one who sent it.
     pub(crate) problem: Option<String>,
+    /// What it took.
+    pub(crate) took: Took,
+}
+
+/// How long each stage took; zero for one that it didn't come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Took {
+    /// Unpacking and parsing the body.
+    pub(crate) parse: Duration,
+    /// The chat's text.
+    pub(crate) render: Duration,
+    /// Its tokens, or both where they aren't apart.
+    pub(crate) tokenize: Duration,
+    /// The tokens' hashes.
+    pub(crate) hash: Duration,
 }
 
 /// Largest body, once unpacked, that is looked into.
@@ -105,6 +133,7 @@ pub(crate) fn understand(arrived: &Arrived, models: &Models, sizes: &[NonZeroU32
         }
         return understood;
     };
+    let started = Instant::now();
     let encoding = arrived.encoding.as_deref().unwrap_or("identity");
     let body = body.join();
     let plain = match request::decode_body(encoding, &body, UNPACKED) {
@@ -116,15 +145,23 @@ pub(crate) fn understand(arrived: &Arrived, models: &Models, sizes: &[NonZeroU32
     };
     match request::parse_for(arrived.rules.engine, &arrived.path, &plain) {
         Ok(mut request) => {
-            let wished = arrived.rewrite.as_deref().or(request.model.as_deref());
+            let asked = request.model.clone();
+            let wished = arrived.rewrite.as_deref().or(asked.as_deref());
             let ruled = arrived.rewrites.target(wished, arrived.random);
-            if let Some(to) = ruled.or(arrived.rewrite.as_deref()) {
+            if let Some(to) = ruled.map(|ruled| ruled.to).or(arrived.rewrite.as_deref()) {
                 let as_it_came = if let Cow::Borrowed(body) = plain { Some(body) } else { None };
                 understood.rename(&mut request, to, as_it_came);
             }
+            understood.ruled = ruled.map(|ruled| Ruling {
+                by: ruled.by.to_owned(),
+                asked: wished.map(str::to_owned),
+                to: ruled.to.to_owned(),
+            });
+            understood.took.parse = started.elapsed();
             understood.read(&request, arrived, models, sizes, now);
         }
         Err(why) => {
+            understood.took.parse = started.elapsed();
             understood.without(&why);
             understood.notes.extend(arrived.rewrite.as_ref().map(|_| Note::NotRewritten));
         }
@@ -182,10 +219,14 @@ impl Understood {
         if arrived.progress.is_given_up() {
             return;
         }
+        let started = Instant::now();
         let tokenized = match Tokenized::of(request, &tokenizer, seed, arrived.rules, now) {
             Ok(tokenized) => tokenized,
             Err(why) => return self.not_encoded(&why),
         };
+        let took = started.elapsed();
+        self.took.render = tokenized.encoded.rendering;
+        self.took.tokenize = took.saturating_sub(self.took.render);
         if arrived.progress.is_given_up() {
             return;
         }
@@ -201,7 +242,9 @@ impl Understood {
         self.estimated = encoded.estimated;
         self.multimodal = encoded.multimodal;
         self.block_size = sizes.first().map_or(0, |size| size.get());
+        let started = Instant::now();
         self.fingerprints = sizes.iter().map(|size| tokenized.fingerprint(*size)).collect();
+        self.took.hash = started.elapsed();
     }
 
     /// The tokenizer and the border of the model asked for.

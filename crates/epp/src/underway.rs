@@ -76,6 +76,10 @@ pub(crate) struct Underway {
     conformance: bool,
     names: Arc<ModelNames>,
     metrics: Arc<Metrics>,
+    /// When the answer's head came.
+    answered: Option<Instant>,
+    /// How long the answer's parts were dealt with.
+    dealt_with: Duration,
     /// When content came last.
     last_content: Option<Instant>,
     /// The times between parts with content, of the endpoint that answers.
@@ -114,6 +118,8 @@ impl Underway {
             conformance: pipeline.conformance,
             names: Arc::clone(&pipeline.names),
             metrics: Arc::clone(&pipeline.metrics),
+            answered: None,
+            dealt_with: Duration::ZERO,
             last_content: None,
             at_endpoint: None,
             running,
@@ -184,6 +190,7 @@ impl Underway {
 
 impl Ticket for Underway {
     fn head(&mut self, head: &ResponseHead) -> Vec<(String, Vec<u8>)> {
+        self.answered = Some(Instant::now());
         self.status = (head.status != 0).then_some(head.status);
         self.attempts = head.headers.text(ATTEMPTS).and_then(|count| count.parse().ok());
         self.correct_the_books(head.served);
@@ -222,6 +229,15 @@ impl Ticket for Underway {
     }
 
     fn body(&mut self, part: Bytes, end: bool) -> Bytes {
+        let begun = Instant::now();
+        let passed = self.pass(part, end);
+        self.dealt_with += begun.elapsed();
+        passed
+    }
+}
+
+impl Underway {
+    fn pass(&mut self, part: Bytes, end: bool) -> Bytes {
         self.response_bytes += part.len();
         let seen = self.answer.as_mut().map(|answer| answer.feed(&part));
         if let Some(seen) = seen {
@@ -264,15 +280,18 @@ impl Drop for Underway {
         let usage = self.usage();
         if self.status.is_some() {
             let usage = usage.unwrap_or_default();
+            let streaming = self.answer.as_ref().is_some_and(Answer::is_stream);
+            let whole = self.answered.map(|answered| answered.elapsed()).filter(|_| !streaming);
             let finished = Finished {
                 took: self.took(),
                 request_bytes: self.beginning.body_bytes,
                 response_bytes: self.response_bytes,
                 ttft: self.first_content,
-                streaming: self.answer.as_ref().is_some_and(Answer::is_stream),
+                streaming,
                 prompt_tokens: usage.prompt_tokens,
                 cached_tokens: usage.cached_tokens,
                 completion_tokens: usage.completion_tokens,
+                answer_processed_in: whole.unwrap_or(self.dealt_with),
             };
             self.metrics.requests.finished(&self.model, &finished);
         }

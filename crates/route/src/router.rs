@@ -79,8 +79,25 @@ impl Router {
         now: Instant,
         rng: &mut impl Rng,
     ) -> Result<Routed, Unroutable> {
+        self.route_in_steps(view, asked, policy, now, rng, || {})
+    }
+
+    /// The same, calling `matched` between looking for the prefix and picking.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn route_in_steps(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        policy: &Policy,
+        now: Instant,
+        rng: &mut impl Rng,
+        matched: impl FnOnce(),
+    ) -> Result<Routed, Unroutable> {
         let endpoints = allowed(view, asked.allowed)?;
         let found = self.find(&endpoints, &asked.fingerprints);
+        matched();
         let ask = Ask { blocks: found.iter().map(|found| found.blocks).max().unwrap_or(0) };
         let candidates: Vec<Candidate> =
             endpoints.iter().map(|e| self.candidate(e, &ask, &found, policy, now)).collect();

@@ -21,7 +21,8 @@ pub use memo::MemoStats;
 pub use model::Model;
 pub use template::{Fault, Template, TemplateError};
 
-use std::{borrow::Cow, time::SystemTime};
+use std::borrow::Cow;
+use std::time::{Duration, SystemTime};
 
 use request::{Engine, Prompt, Truncation};
 
@@ -80,6 +81,8 @@ pub struct Encoded {
     pub inexact: Option<&'static str>,
     /// The images, sounds and films of a chat, in order; a chat is the only prompt of its request.
     pub media: Vec<Medium>,
+    /// How much of the time went into the text of a chat; the rest into its tokens. Zero where the two aren't apart.
+    pub rendering: Duration,
 }
 
 /// An image, a sound or a film in a prompt.

@@ -3,7 +3,9 @@
 //! In: the model's files, then prompts; out: rendered text and token ids. What the engine leaves out of the template's
 //! context is left out here.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use minijinja::Value;
 use request::{
@@ -169,8 +171,11 @@ impl Model {
         if chat.messages.is_empty() {
             return Err(refused("there are no messages"));
         }
+        let started = Instant::now();
         let (rendered, conversation) = self.render(chat, context)?;
-        let mut encoded = self.encoded(rendered, conversation, chat.add_special_tokens, context.truncation)?;
+        let rendering = started.elapsed();
+        let encoded = self.encoded(rendered, conversation, chat.add_special_tokens, context.truncation)?;
+        let mut encoded = Encoded { rendering, ..encoded };
         if let Some(truncation) = context.truncation {
             truncation::note(&mut encoded, truncation);
         }
@@ -204,6 +209,7 @@ impl Model {
             multimodal: !media.is_empty(),
             inexact: conversation.unknown_placeholder.then_some(UNKNOWN).or(nowhere),
             media,
+            rendering: Duration::ZERO,
         })
     }
 
@@ -213,6 +219,7 @@ impl Model {
         if chat.messages.is_empty() {
             return Err(refused("there are no messages"));
         }
+        let started = Instant::now();
         let own;
         let (template, format) = match chat.template_kwargs.get("chat_template") {
             Some(json::Value::Str(_)) if !context.trust_request_template => return Err(EncodeError::RequestTemplate),
@@ -238,7 +245,8 @@ impl Model {
             rendered => rendered?,
         };
         rendered.push_str(conversation.final_text.as_deref().unwrap_or_default());
-        self.encoded(rendered, conversation, false, None)
+        let rendering = started.elapsed();
+        Ok(Encoded { rendering, ..self.encoded(rendered, conversation, false, None)? })
     }
 
     fn render(&self, chat: &Chat<'_>, context: &Context) -> Result<(String, Conversation), EncodeError> {

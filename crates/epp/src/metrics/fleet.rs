@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use route::Router;
 
+use super::registrar::{alpha, bare};
 use crate::load_only::LoadOnly;
 
 /// What the gauges are worked out from.
@@ -93,24 +94,32 @@ impl FleetMetrics {
         let figures = [
             (
                 "average_kv_cache_utilization",
-                "KV cache in use, mean of the fresh endpoints, 0 to 1",
+                "The average kv cache utilization for an inference server pool.",
                 mean(averages.kv_usage),
             ),
             (
                 "std_dev_kv_cache_utilization",
-                "KV cache in use, standard deviation of the fresh endpoints",
+                "The standard deviation kv cache utilization for an inference server pool.",
                 deviation(averages.kv_usage),
             ),
-            ("average_queue_size", "Requests waiting, mean of the fresh endpoints", mean(averages.waiting)),
+            (
+                "average_queue_size",
+                "The average number of requests pending in the model server queue.",
+                mean(averages.waiting),
+            ),
             (
                 "std_dev_queue_size",
-                "Requests waiting, standard deviation of the fresh endpoints",
+                "The standard deviation number of requests pending in the model server queue.",
                 deviation(averages.waiting),
             ),
-            ("average_running_requests", "Requests running, mean of the fresh endpoints", mean(averages.running)),
+            (
+                "average_running_requests",
+                "The average number of running requests across model servers in the pool.",
+                mean(averages.running),
+            ),
             (
                 "std_dev_running_requests",
-                "Requests running, standard deviation of the fresh endpoints",
+                "The standard deviation number of running requests across model servers in the pool.",
                 deviation(averages.running),
             ),
         ];
@@ -119,19 +128,18 @@ impl FleetMetrics {
             page.gauges(&name, &alpha(help), figure.map(|f| (pool.clone(), f)))?;
         }
         let ready = (pool.clone(), averages.ready as f64);
-        page.gauges("llm_d_epp_ready_endpoints", "[ALPHA] Endpoints whose reading is fresh", Some(ready.clone()))?;
+        page.gauges(
+            "llm_d_epp_ready_endpoints",
+            "[ALPHA] The number of ready endpoints in the inference server pool.",
+            Some(ready.clone()),
+        )?;
         if self.deprecated {
-            let twins = [
-                ("average_kv_cache_utilization", mean(averages.kv_usage)),
-                ("average_queue_size", mean(averages.waiting)),
-                ("average_running_requests", mean(averages.running)),
-            ];
-            for (name, figure) in twins {
-                let help = format!("[ALPHA] [Deprecated: Use llm_d_epp_{name}] Mean of the fresh endpoints");
+            for (name, help, figure) in figures.into_iter().filter(|(name, ..)| name.starts_with("average_")) {
+                let help = alpha(&format!("[Deprecated: Use llm_d_epp_{name}] {help}"));
                 let name = format!("inference_pool_{name}");
                 page.gauges(&name, &help, figure.map(|f| (pool.clone(), f)))?;
             }
-            let help = "[ALPHA] [Deprecated: Use llm_d_epp_ready_endpoints] Endpoints whose reading is fresh";
+            let help = "[ALPHA] [Deprecated: Use llm_d_epp_ready_endpoints] The number of ready pods in the inference server pool.";
             page.gauges("inference_pool_ready_pods", help, Some(ready))?;
         }
         Ok(())
@@ -142,7 +150,7 @@ impl FleetMetrics {
         let waiting = |e: &Endpoint| e.reading.load.as_ref().and_then(|load| load.waiting);
         page.gauges(
             "llm_d_epp_per_endpoint_queue_size",
-            "[ALPHA] Requests waiting, by the last reading",
+            "[ALPHA] The total number of requests pending in the model server queue for each underlying endpoint.",
             all.iter().filter_map(|e| {
                 let labels = PerEndpoint { name: self.pool.clone(), model_server_endpoint: e.member.name.clone() };
                 waiting(e).map(|figure| (labels, figure))
@@ -151,7 +159,7 @@ impl FleetMetrics {
         if self.deprecated {
             page.gauges(
                 "inference_pool_per_pod_queue_size",
-                "[ALPHA] [Deprecated: Use llm_d_epp_per_endpoint_queue_size] Requests waiting, by the last reading",
+                "[ALPHA] The total number of requests pending in the model server queue for each underlying pod.",
                 all.iter().filter_map(|e| {
                     let labels = PerPod { name: self.pool.clone(), model_server_pod: e.member.name.clone() };
                     waiting(e).map(|figure| (labels, figure))
@@ -160,12 +168,12 @@ impl FleetMetrics {
         }
         page.gauges(
             "llm_d_epp_inflight_requests",
-            "[ALPHA] Requests of ours under way at the endpoint",
+            "[ALPHA] Current number of in-flight requests per endpoint, as tracked by the in-flight load producer.",
             all.iter().map(|e| (in_flight(e), f64::from(e.books.open()))),
         )?;
         page.gauges(
             "llm_d_epp_inflight_tokens",
-            "[ALPHA] Prompt tokens to compute of our requests under way at the endpoint",
+            "[ALPHA] Current number of in-flight tokens per endpoint (uncached prompt tokens, optionally plus estimated output), as tracked by the in-flight load producer.",
             all.iter().map(|e| (in_flight(e), e.books.open_tokens() as f64)),
         )?;
         self.readings(page, all, now)
@@ -233,9 +241,9 @@ impl FleetMetrics {
             Some((NoLabels {}, f64::from(u8::from(self.load_only.is_on())))),
         )?;
         let labels = Index { plugin_name: "warmpath", plugin_type: "approx-prefix-cache-producer" };
-        page.gauges("llm_d_epp_prefix_indexer_size", "[ALPHA] Entries of the prefix index", Some((labels, total)))?;
+        page.gauges("llm_d_epp_prefix_indexer_size", "[ALPHA] Size of the prefix indexer.", Some((labels, total)))?;
         if self.deprecated {
-            let help = "[ALPHA] [Deprecated: Use llm_d_epp_prefix_indexer_size] Entries of the prefix index";
+            let help = "[ALPHA] [Deprecated: Use llm_d_epp_prefix_indexer_size] Size of the prefix indexer.";
             page.gauges("inference_extension_prefix_indexer_size", help, Some((NoLabels {}, total)))?;
         }
         Ok(())
@@ -248,10 +256,6 @@ fn mean(spread: Option<Spread>) -> Option<f64> {
 
 fn deviation(spread: Option<Spread>) -> Option<f64> {
     spread.map(|spread| spread.deviation)
-}
-
-fn alpha(help: &str) -> String {
-    format!("[ALPHA] {help}")
 }
 
 fn place(endpoint: &Endpoint) -> Place {
@@ -309,7 +313,8 @@ impl Page<'_> {
         if figures.peek().is_none() {
             return Ok(());
         }
-        let mut family = self.0.encode_descriptor(name, help, None, kind)?;
+        // As the registry has it for all others.
+        let mut family = self.0.encode_descriptor(name, &format!("{}.", bare(help)), None, kind)?;
         for (labels, figure) in figures {
             metric(figure).encode(family.encode_family(&labels)?)?;
         }

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::labels::ModelLabel;
-use super::registrar::{Made, Registrar, Twins};
+use super::registrar::{Made, Registrar, Twins, bare};
 use super::requests;
 
 fn decision_seconds() -> Histogram {
@@ -38,6 +38,9 @@ fn token_difference() -> Histogram {
     ])
 }
 
+const REWRITTEN: &str = "Total number of inference model rewrite decisions.";
+const INFO: &str = "[ALPHA] General information of the current build of Inference Extension.";
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabels {
     reason: &'static str,
@@ -46,6 +49,13 @@ struct ReasonLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StageLabels {
     stage: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RewriteLabels {
+    model_rewrite_name: String,
+    model_name: String,
+    target_model: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -134,6 +144,7 @@ pub(crate) struct PickMetrics {
     parts: Family<PartLabels, Histogram>,
     stages: Family<StageLabels, Histogram>,
     degraded: Family<ReasonLabels, Counter>,
+    rewritten: Twins<RewriteLabels, RewriteLabels, Counter>,
     answers: Family<ModelOnly, Counter>,
     answers_with_usage: Family<ModelOnly, Counter>,
     answers_with_cached: Family<ModelOnly, Counter>,
@@ -158,30 +169,26 @@ impl PickMetrics {
         let build = BuildLabels { commit: env!("CARGO_PKG_VERSION"), build_ref: "warmpath" };
         let info: Family<BuildLabels, ConstGauge> = Family::new_with_constructor(|| ConstGauge::new(1));
         drop(info.get_or_create(&build));
-        families.registry.register("llm_d_epp_info", "[ALPHA] The build that runs", info.clone());
+        families.registry.register("llm_d_epp_info", bare(INFO), info.clone());
         if families.deprecated {
-            let help = "[ALPHA] [Deprecated: Use llm_d_epp_info] The build that runs";
-            families.registry.register("inference_extension_info", help, info);
+            families.registry.register("inference_extension_info", bare(INFO), info);
         }
         Self {
             decision: families.twins(
-                decision_seconds,
-                "Time to choose an endpoint once the prompt is hashed, in seconds",
-                "llm_d_epp_scheduler_e2e_duration_seconds",
-                "inference_extension_scheduler_e2e_duration_seconds",
-            ),
+decision_seconds,
+("llm_d_epp_scheduler_e2e_duration_seconds", "End-to-end scheduling latency distribution in seconds."),
+("inference_extension_scheduler_e2e_duration_seconds", "[Deprecated: Use llm_d_epp_scheduler_e2e_duration_seconds] End-to-end scheduling latency distribution in seconds."),
+),
             attempts: families.counter_twins(
-                "Choices, by what they gave",
-                "llm_d_epp_scheduler_attempts",
-                "inference_extension_scheduler_attempts",
-            ),
+("llm_d_epp_scheduler_attempts", "Total number of scheduling attempts."),
+("inference_extension_scheduler_attempts", "[Deprecated: Use llm_d_epp_scheduler_attempts_total] Total number of scheduling attempts."),
+),
             attempted: Mutex::default(),
             hit_ratio: families.twins(
-                share,
-                "Share of the prompt's blocks that the chosen endpoint is believed to hold",
-                "llm_d_epp_prefix_indexer_hit_ratio",
-                "inference_extension_prefix_indexer_hit_ratio",
-            ),
+share,
+("llm_d_epp_prefix_indexer_hit_ratio", "Ratio of prefix length matched to total prefix length in the cache lookup."),
+("inference_extension_prefix_indexer_hit_ratio", "[Deprecated: Use llm_d_epp_prefix_indexer_hit_ratio] Ratio of prefix length matched to total prefix length in the cache lookup."),
+),
             parts: families.made(
                 share,
                 "warmpath_chosen_score_part",
@@ -190,11 +197,15 @@ impl PickMetrics {
             stages: families.made(
                 stage_seconds,
                 "warmpath_stage_duration_seconds",
-                "Time of a stage of a decision: queue, understand, route; in seconds",
+                "Time of a stage of a decision: queue, parse, render, tokenize, hash, match, pick; in seconds",
             ),
             degraded: families.family(
                 "warmpath_degraded_picks",
                 "Picks that knew less than they should, by reason; the request was served all the same",
+            ),
+            rewritten: families.counter_twins(
+                ("llm_d_epp_model_rewrite_decisions", REWRITTEN),
+                ("inference_extension_model_rewrite_decisions", REWRITTEN),
             ),
             answers: families.family("warmpath_answers", "Answers with a 2xx status"),
             answers_with_usage: families.family(
@@ -238,10 +249,9 @@ impl PickMetrics {
                 "Time of a good reading of an engine's metrics, in seconds",
             ),
             scrape_failures: families.counter_twins(
-                "Failed readings of an engine's metrics",
-                "llm_d_epp_datalayer_poll_errors",
-                "llm_d_inference_scheduler_datalayer_poll_errors",
-            ),
+("llm_d_epp_datalayer_poll_errors", "Data-source poll errors per source type."),
+("llm_d_inference_scheduler_datalayer_poll_errors", "[Deprecated: Use llm_d_epp_datalayer_poll_errors_total] Data-source poll errors per source type."),
+),
             ttft: families.made(
                 requests::ttft,
                 "warmpath_endpoint_ttft_seconds",
@@ -300,6 +310,19 @@ impl PickMetrics {
     /// A pick knew less than it should.
     fn degraded(&self, note: Note) {
         self.degraded.get_or_create(&ReasonLabels { reason: note.as_str() }).inc();
+    }
+
+    /// An object of the cluster has put another model in a request: names that an operator wrote, and a bounded label.
+    pub(crate) fn rewritten(&self, by: &str, asked: &ModelLabel, to: &str) {
+        let labels =
+            RewriteLabels { model_rewrite_name: by.to_owned(), model_name: asked.name(), target_model: to.to_owned() };
+        self.rewritten.each(
+            &labels,
+            || labels.clone(),
+            |decisions| {
+                decisions.inc();
+            },
+        );
     }
 
     /// A stage of a decision took that long.

@@ -35,7 +35,7 @@ impl Registrar<'_> {
     /// One counter without labels.
     pub(super) fn counter(&mut self, name: &str, help: &str) -> Counter {
         let counter = Counter::default();
-        self.registry.register(name, help, counter.clone());
+        self.registry.register(name, bare(help), counter.clone());
         counter
     }
 
@@ -47,46 +47,41 @@ impl Registrar<'_> {
     /// A family of anything, made by `make`: histograms, as a rule.
     pub(super) fn made<L: Labels, M: Metric>(&mut self, make: fn() -> M, name: &str, help: &str) -> Made<L, M> {
         let family = Made::new_with_constructor(make);
-        self.registry.register(name, help, family.clone());
+        self.registry.register(name, bare(help), family.clone());
         family
     }
 
-    /// One quantity of llm-d's under its name and, if wanted, under the one before.
+    /// One quantity of llm-d's: the name and the help that it has today, and, if wanted, those that it had before.
     pub(super) fn twins<L: Labels, D: Labels, M: Metric>(
         &mut self,
         make: fn() -> M,
-        help: &str,
-        current: &str,
-        deprecated: &str,
+        current: (&str, &str),
+        deprecated: (&str, &str),
     ) -> Twins<L, D, M> {
-        self.twins_shown_as(make, help, current, current, deprecated)
+        Twins {
+            current: self.made(make, current.0, &alpha(current.1)),
+            deprecated: self.deprecated.then(|| self.made(make, deprecated.0, &alpha(deprecated.1))),
+        }
     }
 
     /// The same of counters, whose series' names end in `_total`.
     pub(super) fn counter_twins<L: Labels, D: Labels>(
         &mut self,
-        help: &str,
-        current: &str,
-        deprecated: &str,
+        current: (&str, &str),
+        deprecated: (&str, &str),
     ) -> Twins<L, D, Counter> {
-        self.twins_shown_as(Counter::default, help, current, &format!("{current}_total"), deprecated)
+        self.twins(Counter::default, current, deprecated)
     }
+}
 
-    fn twins_shown_as<L: Labels, D: Labels, M: Metric>(
-        &mut self,
-        make: fn() -> M,
-        help: &str,
-        current: &str,
-        shown: &str,
-        deprecated: &str,
-    ) -> Twins<L, D, M> {
-        Twins {
-            current: self.made(make, current, &format!("[ALPHA] {help}")),
-            deprecated: self
-                .deprecated
-                .then(|| self.made(make, deprecated, &format!("[ALPHA] [Deprecated: Use {shown}] {help}"))),
-        }
-    }
+/// A help without the full stop that the registry appends to each.
+pub(super) fn bare(help: &str) -> &str {
+    help.strip_suffix('.').unwrap_or(help)
+}
+
+/// A help as llm-d shows it.
+pub(super) fn alpha(help: &str) -> String {
+    format!("[ALPHA] {help}")
 }
 
 /// One quantity under llm-d's name and, if wanted, under the one that it had before.
@@ -134,7 +129,8 @@ mod tests {
     fn check(deprecated: bool, expected: &str) {
         let mut registry = Registry::default();
         let mut registrar = Registrar { registry: &mut registry, deprecated };
-        let picks: Twins<New, Old, Counter> = registrar.counter_twins("Picks", "new_picks", "old_picks");
+        let picks: Twins<New, Old, Counter> =
+            registrar.counter_twins(("new_picks", "Picks."), ("old_picks", "[Deprecated: Use new_picks_total] Picks."));
         picks.each(
             &New { endpoint: "a" },
             || Old { pod: "a" },

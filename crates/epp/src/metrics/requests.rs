@@ -60,6 +60,13 @@ fn ntpot() -> Histogram {
 fn tpot() -> Histogram {
     Histogram::new(TPOT)
 }
+/// llm-d's buckets for what the picker's own work takes, in seconds.
+fn processing() -> Histogram {
+    Histogram::new([0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.025, 0.04, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0])
+}
+fn answer_processing() -> Histogram {
+    Histogram::new([0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0])
+}
 fn request_bytes() -> Histogram {
     Histogram::new((0..25).map(|k| 64.0 * f64::from(1_u32 << k)))
 }
@@ -92,6 +99,8 @@ pub(crate) struct Finished {
     pub(crate) cached_tokens: Option<u64>,
     /// Tokens generated.
     pub(crate) completion_tokens: Option<u64>,
+    /// How long the answer was dealt with here: all its parts where it was streamed, else from its head to its end.
+    pub(crate) answer_processed_in: Duration,
 }
 
 impl Finished {
@@ -125,8 +134,13 @@ pub(crate) struct RequestMetrics {
     tpot: Made<RequestLabels, Histogram>,
     ttft: Twins<TtftLabels, PairLabels, Histogram>,
     itl: Made<RequestLabels, Histogram>,
+    processing: Made<NoLabels, Histogram>,
+    answer_processing: Made<NoLabels, Histogram>,
     untaken: Counter,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NoLabels {}
 
 /// Histograms under llm-d's base labels.
 type Sizes = Twins<RequestLabels, PairLabels, Histogram>;
@@ -172,78 +186,79 @@ impl RequestMetrics {
     pub(super) fn register(families: &mut Registrar<'_>) -> Self {
         Self {
             total: families.counter_twins(
-                "Requests that an endpoint was picked for",
-                "llm_d_epp_request",
-                "inference_objective_request",
-            ),
+("llm_d_epp_request", "Total number of processed requests."),
+("inference_objective_request", "[Deprecated: Use llm_d_epp_request_total] Counter of inference objective requests broken out for each model and target model."),
+),
             errors: families.counter_twins(
-                "Requests refused or answered with an error",
-                "llm_d_epp_request_error",
-                "inference_objective_request_error",
-            ),
+("llm_d_epp_request_error", "Total number of request errors."),
+("inference_objective_request_error", "[Deprecated: Use llm_d_epp_request_error_total] Counter of inference objective requests errors broken out for each model and target model."),
+),
             running: families.twins(
-                Gauge::default,
-                "Requests under way",
-                "llm_d_epp_request_running",
-                "inference_objective_running_requests",
-            ),
+Gauge::default,
+("llm_d_epp_request_running", "Current number of active running requests."),
+("inference_objective_running_requests", "[Deprecated: Use llm_d_epp_request_running] Inference objective number of running requests in each model."),
+),
             duration: families.twins(
-                latency,
-                "Time from a request's last byte to the end of its answer, in seconds",
-                "llm_d_epp_request_duration_seconds",
-                "inference_objective_request_duration_seconds",
-            ),
+latency,
+("llm_d_epp_request_duration_seconds", "End-to-end request latency distribution in seconds."),
+("inference_objective_request_duration_seconds", "[Deprecated: Use llm_d_epp_request_duration_seconds] Inference objective response latency distribution in seconds for each model and target model."),
+),
             request_size: families.twins(
-                request_bytes,
-                "Size of a request's body, in bytes",
-                "llm_d_epp_request_size_bytes",
-                "inference_objective_request_sizes",
-            ),
+request_bytes,
+("llm_d_epp_request_size_bytes", "Incoming request body size distribution in bytes."),
+("inference_objective_request_sizes", "[Deprecated: Use llm_d_epp_request_size_bytes] Inference objective requests size distribution in bytes for each model and target model."),
+),
             response_size: families.twins(
-                response_bytes,
-                "Size of an answer's body, in bytes",
-                "llm_d_epp_response_size_bytes",
-                "inference_objective_response_sizes",
-            ),
+response_bytes,
+("llm_d_epp_response_size_bytes", "Outgoing response body size distribution in bytes."),
+("inference_objective_response_sizes", "[Deprecated: Use llm_d_epp_response_size_bytes] Inference objective responses size distribution in bytes for each model and target model."),
+),
             input: families.twins(
-                input_tokens,
-                "Prompt tokens of a request, counted by the engine",
-                "llm_d_epp_request_input_tokens",
-                "inference_objective_input_tokens",
-            ),
+input_tokens,
+("llm_d_epp_request_input_tokens", "Input token count distribution per request."),
+("inference_objective_input_tokens", "[Deprecated: Use llm_d_epp_request_input_tokens] Inference objective input token count distribution for requests in each model."),
+),
             cached: families.twins(
-                input_tokens,
-                "Prompt tokens of a request that the engine reused from its cache",
-                "llm_d_epp_request_cached_tokens",
-                "inference_objective_prompt_cached_tokens",
-            ),
+input_tokens,
+("llm_d_epp_request_cached_tokens", "Distribution of prompt tokens read from cache per request, as reported by the model server in the response."),
+("inference_objective_prompt_cached_tokens", "[Deprecated: Use llm_d_epp_request_cached_tokens] Inference objective prompt cached token count distribution for requests in each model."),
+),
             output: families.twins(
-                output_tokens,
-                "Tokens generated for a request",
-                "llm_d_epp_request_output_tokens",
-                "inference_objective_output_tokens",
-            ),
+output_tokens,
+("llm_d_epp_request_output_tokens", "Output token count distribution per request."),
+("inference_objective_output_tokens", "[Deprecated: Use llm_d_epp_request_output_tokens] Inference objective output token count distribution for requests in each model."),
+),
             ntpot: families.twins(
-                ntpot,
-                "Time from a request's last byte to the end of its answer for each token generated, in seconds",
-                "llm_d_epp_request_ntpot_seconds",
-                "inference_objective_normalized_time_per_output_token_seconds",
-            ),
+ntpot,
+("llm_d_epp_request_ntpot_seconds", "Normalized time per output token in seconds (end-to-end latency divided by output token count)."),
+("inference_objective_normalized_time_per_output_token_seconds", "[Deprecated: Use llm_d_epp_request_ntpot_seconds] Inference objective latency divided by number of output tokens in seconds for each model and target model."),
+),
             tpot: families.made(
                 tpot,
                 "llm_d_epp_request_streaming_tpot_seconds",
-                "[ALPHA] Time from a streamed answer's first content to its end for each token after the first, in seconds",
+                "[ALPHA] Average time per output token in seconds for streaming requests, computed as (e2e - TTFT) / (output_tokens - 1).",
             ),
             ttft: families.twins(
-                ttft,
-                "Time from a request's last byte to its answer's first content, in seconds",
-                "llm_d_epp_request_ttft_seconds",
-                "inference_objective_request_ttft_seconds",
-            ),
+ttft,
+("llm_d_epp_request_ttft_seconds", "Time to first token in seconds, measured from request received to first response byte. For non-streaming requests, this equals total request duration."),
+("inference_objective_request_ttft_seconds", "[Deprecated: Use llm_d_epp_request_ttft_seconds] Inference model TTFT distribution in seconds for each model and target model."),
+),
             itl: families.made(
                 itl,
                 "llm_d_epp_request_streaming_itl_seconds",
-                "[ALPHA] Time between two chunks with content of a streamed answer, as they pass, in seconds",
+                "[ALPHA] Inter-token latency in seconds for streaming requests, measured as the time between consecutive response body chunks.",
+            ),
+            processing: families.made(
+                processing,
+                "llm_d_epp_request_processing_duration_seconds",
+                "[ALPHA] EPP request processing latency distribution in seconds, from request receipt until the request \
+                 body has been handled, including admission control.",
+            ),
+            answer_processing: families.made(
+                answer_processing,
+                "llm_d_epp_response_processing_duration_seconds",
+                "[ALPHA] EPP response processing latency distribution in seconds: the sum of per-chunk handler time for a \
+                 streamed response, or the interval from response headers to completion for a non-streaming response.",
             ),
             untaken: families.counter(
                 "warmpath_untaken_streams",
@@ -274,6 +289,11 @@ impl RequestMetrics {
         Running { gauges, itl: self.itl.get_or_create_owned(&model.request()) }
     }
 
+    /// A decision was made in that time, from the request's last byte on.
+    pub(crate) fn processed(&self, took: Duration) {
+        self.processing.get_or_create(&NoLabels {}).observe(took.as_secs_f64());
+    }
+
     /// A request was refused, or its answer was an error: `code` as llm-d names it.
     pub(crate) fn failed(&self, model: &ModelLabel, code: &'static str) {
         let labels = ErrorLabels {
@@ -296,6 +316,7 @@ impl RequestMetrics {
             sizes.each(&model.request(), || model.pair(), |histogram| histogram.observe(value));
         };
         observe(&self.duration, finished.took.as_secs_f64());
+        self.answer_processing.get_or_create(&NoLabels {}).observe(finished.answer_processed_in.as_secs_f64());
         observe(&self.request_size, finished.request_bytes as f64);
         observe(&self.response_size, finished.response_bytes as f64);
         for (sizes, tokens) in [

@@ -8,7 +8,7 @@ use route::Assumed;
 
 use super::*;
 use crate::feed::{Heard, Told};
-use crate::metrics::FleetMetrics;
+use crate::metrics::{FleetMetrics, Format};
 use crate::progress::Parsed;
 
 mod reference;
@@ -75,7 +75,7 @@ async fn picked(pipeline: &Pipeline, inbound: Inbound) -> (Verdict, Underway) {
 
 /// A series' value on the metrics page; zero where it isn't shown.
 fn count(pipeline: &Pipeline, series: &str) -> f64 {
-    let page = pipeline.metrics.page().expect("a page");
+    let page = pipeline.metrics.page(Format::Classic).expect("a page");
     let values = page.lines().filter_map(|line| line.strip_prefix(series)?.rsplit_once(' '));
     values.map(|(_, value)| value.parse::<f64>().expect("a number")).sum()
 }

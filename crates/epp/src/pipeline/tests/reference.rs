@@ -8,7 +8,7 @@ use envoy::{BodyMemory, Readiness, Watchdog};
 use fleet::{Counters, Load, Member};
 
 use super::*;
-use crate::metrics::{FleetMetrics, MemoMetrics, Metrics, ServerMetrics};
+use crate::metrics::{FleetMetrics, Format, MemoMetrics, Metrics, ServerMetrics};
 
 /// Where names of families stand in the code.
 const SOURCES: [&str; 7] = [
@@ -88,9 +88,10 @@ async fn page() -> String {
     metrics.picks.answered(&model, foretold, Some(&usage));
     metrics.picks.foretold(0.0);
     metrics.requests.failed(&model, "Internal");
+    metrics.picks.rewritten("rewrite", &model, "canary");
     metrics.cluster.watching("pods", true);
     metrics.cluster.leads("lease", true);
-    metrics.page().expect("a page")
+    metrics.page(Format::Classic).expect("a page")
 }
 
 /// The families of a page, by the names that queries use.
@@ -113,11 +114,7 @@ fn families(page: &str) -> BTreeMap<String, Family> {
             families.get_mut(&current).expect("a family").labels.extend(names.filter(|name| name != "le"));
         }
     }
-    let shown = |(name, family): (String, Family)| match &*family.kind {
-        "counter" => (format!("{name}_total"), family),
-        _ => (name, family),
-    };
-    families.into_iter().map(shown).collect()
+    families
 }
 
 /// The documentation's table.
