@@ -17,10 +17,12 @@ mod black_box {
     mod picker;
     mod pods;
     mod program;
+    mod prometheus;
     mod promql;
     mod scripted;
     mod stage;
 
+    mod alerts;
     mod answers;
     mod bodies;
     mod cardinality;

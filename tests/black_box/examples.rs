@@ -86,7 +86,7 @@ fn series(page: &str) -> BTreeSet<String> {
 }
 
 /// The dashboard's queries, Grafana's variables filled in.
-fn dashboard() -> Vec<String> {
+pub fn dashboard() -> Vec<String> {
     let text = fs::read_to_string(root().join("deploy/grafana/warmpath.json")).expect("the dashboard can be read");
     let dashboard: serde_json::Value = serde_json::from_str(&text).expect("the dashboard is JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
@@ -131,7 +131,9 @@ fn alerts() -> Vec<String> {
             assert!(rule.r#for.iter().all(is_span), "{name}: for {:?}", rule.r#for);
             assert!(["critical", "warning", "info"].contains(&&*rule.labels["severity"]), "{name}");
             let said: Vec<&str> = rule.annotations.keys().map(String::as_str).collect();
-            assert_eq!(said, ["runbook", "summary"], "{name}");
+            assert_eq!(said, ["runbook", "runbook_url", "summary"], "{name}");
+            let page = "https://github.com/warmpath/warmpath/blob/main/docs/alerts.md";
+            assert_eq!(rule.annotations["runbook_url"], format!("{page}#{}", name.to_lowercase()));
             queries.push(rule.expr.clone());
         }
     }

@@ -241,7 +241,7 @@ fn pods_are_selected_without_a_pool() {
 }
 
 /// What a picker may, at least and at most.
-fn rules(optional: bool) -> Value {
+pub fn rules(optional: bool) -> Value {
     let read = json!(["get", "list", "watch"]);
     let mut rules = vec![
         json!({"apiGroups": [""], "resources": ["pods"], "verbs": read}),

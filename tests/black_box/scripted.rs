@@ -136,10 +136,23 @@ impl Engine {
 
     /// From now on its metrics say that so many requests wait.
     pub fn set_waiting(&self, requests: u32) {
-        let idle = "vllm:num_requests_waiting{engine=\"0\",model_name=\"qwen3\"} ";
-        assert!(METRICS.contains(idle));
-        let page = METRICS.replace(&format!("{idle}0.0"), &format!("{idle}{requests}.0"));
-        *self.page.lock().expect("no thread failed") = page;
+        self.set_figure("vllm:num_requests_waiting{engine=\"0\",model_name=\"qwen3\"}", requests);
+    }
+
+    /// From now on its metrics say that it started at that second.
+    pub fn set_started(&self, second: u32) {
+        self.set_figure("process_start_time_seconds", second);
+    }
+
+    fn set_figure(&self, series: &str, figure: u32) {
+        let others = METRICS.lines().filter(|line| !line.starts_with(&format!("{series} ")));
+        let page: String = others.map(|line| format!("{line}\n")).collect();
+        self.set_metrics(&format!("{page}{series} {figure}.0\n"));
+    }
+
+    /// From now on that is what it shows.
+    pub fn set_metrics(&self, page: &str) {
+        page.clone_into(&mut self.page.lock().expect("no thread failed"));
     }
 
     /// What it heard, scrapes left out.

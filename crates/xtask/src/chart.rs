@@ -1,6 +1,6 @@
 //! What is made of the chart, and of which the chart is made. In: `charts/warmpath` with its files of values in `ci/`, alerts and
 //! dashboard in `deploy/`. Out: their copies in the chart (Helm reads nothing outside of it), what each file of values renders
-//! to in `tests/fixtures/chart`, and plain manifests in `deploy/manifests`; or, asked to check, where these differ.
+//! to in `tests/fixtures/chart`, plain manifests in `deploy/manifests`, and a page about the alerts; or, asked to check, where these differ.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::{fs, io};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::helm::{self, Tool};
-use crate::workspace;
+use crate::{runbook, workspace};
 
 /// What stands in `deploy/` and in the chart.
 const COPIES: [(&str, &str); 3] = [
@@ -18,6 +18,8 @@ const COPIES: [(&str, &str); 3] = [
     ("deploy/prometheus/envoy-alerts.yaml", "charts/warmpath/files/envoy-alerts.yaml"),
     ("deploy/grafana/warmpath.json", "charts/warmpath/files/dashboard.json"),
 ];
+/// The page about the alerts.
+const ALERTS: &str = "docs/alerts.md";
 const VALUES: &str = "charts/warmpath/ci";
 const RENDERED: &str = "tests/fixtures/chart";
 /// Files of values whose rendering is also carried as plain manifests.
@@ -33,6 +35,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
     let copied: BTreeMap<PathBuf, String> = copied.collect::<io::Result<_>>().context("cannot read what is copied")?;
     // The chart renders its copies: they come first.
     settle(&root, &copied, check)?;
+    settle(&root, &BTreeMap::from([(PathBuf::from(ALERTS), runbook::page(&root)?)]), check)?;
     settle(&root, &rendered(&root)?, check)
 }
 

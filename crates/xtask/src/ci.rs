@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::helm::{self, Tool};
 use crate::process::{cargo, finish};
-use crate::{apiserver, chart, envoy, fixtures, tidy, workspace};
+use crate::{apiserver, chart, envoy, fixtures, prometheus, tidy, workspace};
 
 /// The cargo-deny that is installed where there is none.
 const DENY: &str = "0.20.2";
@@ -130,6 +130,10 @@ fn tests(arguments: &[String]) -> Result<Counts> {
         Ok(assets) => drop(command.env(apiserver::ASSETS, assets)),
         // The others run all the same; those that need it fail and say so.
         Err(error) => println!("the tests at a real API server can't run: {error:#}"),
+    }
+    match prometheus::find_or_fetch() {
+        Ok(binary) => drop(command.env(prometheus::BIN, binary)),
+        Err(error) => println!("the tests at a real Prometheus can't run: {error:#}"),
     }
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test did not start")?;
     let mut counts = Counts::default();

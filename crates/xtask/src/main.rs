@@ -21,6 +21,8 @@ mod latency;
 mod npm;
 mod probe;
 mod process;
+mod prometheus;
+mod runbook;
 mod site;
 mod soak;
 mod tidy;
@@ -83,6 +85,8 @@ enum Chore {
     },
     /// Prints the folder of a real kube-apiserver and its etcd; builds them with Go if there are none.
     Apiserver,
+    /// Prints the path of a real Prometheus; unpacks Debian's if there is none.
+    Prometheus,
     /// What an InferencePool of a thousand pods that come and go costs the picker, and how soon a pod that isn't ready any more
     /// is picked no longer; at a real API server, with the release build.
     Churn,
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
         Chore::Kubectl => helm::find_or_fetch(Tool::Kubectl).map(|kubectl| println!("{}", kubectl.display())),
         Chore::Chart { check } => chart::run(check),
         Chore::Apiserver => apiserver::find_or_build().map(|folder| println!("{}", folder.display())),
+        Chore::Prometheus => prometheus::find_or_fetch().map(|binary| println!("{}", binary.display())),
         Chore::Churn => churn::run(),
         Chore::Fixtures => fixtures::fetch(),
     };
