@@ -46,7 +46,9 @@ fn each_panel_gets_data_and_no_alert_fires_where_all_is_well() {
     let logs = folder("panels_engines");
     let mut engines = [lab::Engine::start(&logs), lab::Engine::start(&logs)];
     let addresses = engines.each_ref().map(|engine| engine.address);
-    let (stage, prometheus) = watched("panels", &addresses, &[&lab::model_flag()]);
+    let holdout = examples::holdout(&folder("panels_config"));
+    let flags = [&*lab::model_flag(), "--config-file", &holdout];
+    let (stage, prometheus) = watched("panels", &addresses, &flags);
     let question = Cell::new(0);
     let talk = || {
         question.set(question.get() + 1);
@@ -72,15 +74,18 @@ fn each_panel_gets_data_and_no_alert_fires_where_all_is_well() {
     wait_until("it is missed", || stage.picker.metrics().sum("llm_d_epp_ready_endpoints", &[]) == 1.0);
     engines[0].start_again();
     wait_until("it is back", || stage.picker.metrics().sum("warmpath_engine_restarts_total", &[]) == 1.0);
-    let own = examples::dashboard().into_iter().map(|query| query.replace("$job", "warmpath"));
+    let variables = [("$job", "warmpath"), ("$model", lab::MODEL), ("$endpoint", &engines[0].name())];
+    let filled = |query: String| variables.iter().fold(query, |query, (name, value)| query.replace(name, value));
+    let own = examples::dashboard().into_iter().map(filled);
     let queries: Vec<String> = own.chain(published()).collect();
-    assert!(queries.len() > 40, "{} queries", queries.len());
+    assert!(queries.len() > 80, "{} queries", queries.len());
     let mut empty = Vec::new();
     wait_until("each panel has data", || {
         talk();
         assert_eq!(send(&stage, "no JSON"), 400);
         // The dashboard's windows are of minutes, which here have been seconds.
-        empty = queries.iter().filter(|query| prometheus.query(&query.replace("[5m]", "[20s]")).is_empty()).collect();
+        let shorter = |query: &str| query.replace("[5m]", "[20s]").replace("[1h]", "[60s]");
+        empty = queries.iter().filter(|query| prometheus.query(&shorter(query)).is_empty()).collect();
         println!("no data yet: {empty:?}");
         empty.is_empty()
     });

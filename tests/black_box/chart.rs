@@ -358,6 +358,7 @@ fn every_value_of_the_policy_reaches_the_picker() {
     let config: Value = serde_yaml::from_str(&release.file("warmpath", "config.yaml")).expect("YAML");
     let expected: Value = serde_yaml::from_str(
         "load_only: false
+holdout: {share: 0.02, baseline: load}
 block_size_tokens: 32
 default_capacity_blocks: 1000000
 tenant_header: x-tenant

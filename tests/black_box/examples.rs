@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::Command;
 
 use serde::Deserialize;
@@ -57,7 +58,9 @@ fn labels(page: &str) -> BTreeSet<String> {
 fn page_after_everything_has_happened() -> String {
     let folder = folder("dashboard");
     let (mut engine, nobody) = (lab::Engine::start(&folder), SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
-    let picker = Picker::start_unready(&[engine.address, nobody], &[&lab::model_flag()], &folder);
+    let holdout = holdout(&folder);
+    let flags = [&*lab::model_flag(), "--config-file", &holdout];
+    let picker = Picker::start_unready(&[engine.address, nobody], &flags, &folder);
     let envoy = Envoy::start(Form::OriginalDst, picker.port, &[], |config| config, &folder);
     wait_until("the engine is read", || picker.metrics().sum("llm_d_epp_ready_endpoints", &[]) == 1.0);
     let json = [("content-type", "application/json")];
@@ -70,6 +73,14 @@ fn page_after_everything_has_happened() -> String {
     engine.start_again();
     wait_until("the restart was seen", || count("warmpath_engine_restarts_total") == 1.0);
     picker.page()
+}
+
+/// A config file that holds every second request out.
+pub fn holdout(folder: &Path) -> String {
+    let file = folder.join("holdout.yaml");
+    let typed = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nwarmpath: {holdout: {share: 0.5}}\n";
+    fs::write(&file, typed).expect("the config can be written");
+    file.display().to_string()
 }
 
 /// The series that a page's families can have.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-const FUNCTIONS: [&str; 13] = [
+const FUNCTIONS: [&str; 14] = [
     "absent",
     "avg",
     "clamp_min",
@@ -15,6 +15,7 @@ const FUNCTIONS: [&str; 13] = [
     "min",
     "rate",
     "scalar",
+    "sqrt",
     "sum",
     "time",
 ];
@@ -49,7 +50,7 @@ pub fn series(query: &str) -> BTreeSet<String> {
                 rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(rest.len())
             }
             other => {
-                assert!(other.is_whitespace() || "+-*/<>=!,".contains(other), "`{other}` in {query}");
+                assert!(other.is_whitespace() || "+-*/^<>=!,".contains(other), "`{other}` in {query}");
                 other.len_utf8()
             }
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pick::Weighted;
 
-use crate::config::{Blocks, Config, Model, OVERDUE, Trust, Warning};
+use crate::config::{Baseline, Blocks, Config, Holdout, Model, OVERDUE, Trust, Warning};
 use crate::error::Error;
 use crate::place::{Path, find};
 use crate::plugin_types::Job;
@@ -246,6 +246,13 @@ impl<'t> Check<'t> {
             self.config.tell_decision_if = Some(self.header(&header, &path.key("tell_decision_if"))?);
         }
         self.config.load_only = ours.load_only.unwrap_or(self.config.load_only);
+        self.config.holdout = ours.holdout.map(|holdout| Holdout {
+            share: holdout.share.0,
+            baseline: match holdout.baseline {
+                raw::Baseline::Random => Baseline::Random,
+                raw::Baseline::Load => Baseline::Load,
+            },
+        });
         self.config.trust_request_chat_template = ours.trust_request_chat_template.unwrap_or_default();
         if let Some(trusted) = ours.trust {
             let has = |said| trusted.contains(&said);

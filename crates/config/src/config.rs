@@ -41,6 +41,8 @@ pub struct Config {
     /// Whether endpoints are chosen by load alone, prompts left unread (`warmpath.load_only`, default false). The one key
     /// that takes effect while the picker runs.
     pub load_only: bool,
+    /// Requests that are picked for by a baseline, to be compared with (`warmpath.holdout`). Default none.
+    pub holdout: Option<Holdout>,
     /// What a client may say of itself (`warmpath.trust`).
     pub trust: Trust,
     /// Whether a chat template that comes in a request is run, within bounds (`warmpath.trust_request_chat_template`, default
@@ -77,12 +79,31 @@ impl Default for Config {
             tenant_header: None,
             tell_decision_if: None,
             load_only: false,
+            holdout: None,
             trust: Trust::default(),
             trust_request_chat_template: false,
             limits: Limits::default(),
             warnings: Vec::new(),
         }
     }
+}
+
+/// Requests that are picked for by a baseline.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Holdout {
+    /// Their share of all, 0..=1.
+    pub share: f64,
+    /// How they are picked for.
+    pub baseline: Baseline,
+}
+
+/// What picking is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Baseline {
+    /// Any endpoint that may be picked.
+    Random,
+    /// The policy without what it knows of prompts.
+    Load,
 }
 
 /// What a client may say of itself, in headers; what it may not is taken off its request. `warmpath.trust` lists all of

@@ -22,8 +22,8 @@ mod scalar;
 mod twice;
 
 pub use config::{
-    Blocks, ClientCertificate, Config, Engine, Engines, FileDiscovery, Limits, Model, Scheme, Scrape, Tls, Trust,
-    Warning,
+    Baseline, Blocks, ClientCertificate, Config, Engine, Engines, FileDiscovery, Holdout, Limits, Model, Scheme,
+    Scrape, Tls, Trust, Warning,
 };
 pub use duration::parse_duration;
 pub use error::Error;

@@ -212,6 +212,7 @@ pub(crate) struct Warmpath {
     pub(crate) tenant_header: Option<String>,
     pub(crate) tell_decision_if: Option<String>,
     pub(crate) load_only: Option<bool>,
+    pub(crate) holdout: Option<Holdout>,
     pub(crate) trust: Option<Vec<Said>>,
     pub(crate) trust_request_chat_template: Option<bool>,
     pub(crate) max_body_bytes: Option<u64>,
@@ -236,6 +237,37 @@ pub(crate) struct Scorer {
     #[serde(rename = "type")]
     pub(crate) kind: ScorerName,
     pub(crate) weight: Option<Weight>,
+}
+
+/// Requests that are picked for by something plain, to be compared with.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Holdout {
+    pub(crate) share: Share,
+    #[serde(default)]
+    pub(crate) baseline: Baseline,
+}
+
+/// A number from 0 to 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share(pub(crate) f64);
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        scalar::number(deserializer, |share| {
+            let good = (0.0..=1.0).contains(&share);
+            if good { Ok(Self(share)) } else { Err(format!("a share is a number from 0 to 1, not {share}.")) }
+        })
+    }
+}
+
+/// The plain way of picking.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Baseline {
+    #[default]
+    Random,
+    Load,
 }
 
 /// Something that a client may say of itself.

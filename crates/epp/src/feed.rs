@@ -169,6 +169,7 @@ pub(crate) mod tests {
             notes: Vec::new(),
             predicted_cached_tokens: None,
             decided_in_us: 0,
+            holdout: false,
             outcome: ended.then_some(outcome),
         })
     }

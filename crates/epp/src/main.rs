@@ -13,6 +13,7 @@ mod engines;
 mod feed;
 mod flags;
 mod follow;
+mod holdout;
 mod load_only;
 mod logging;
 mod memory_limit;

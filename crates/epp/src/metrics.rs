@@ -14,6 +14,7 @@ mod polls;
 mod registrar;
 mod requests;
 mod server;
+mod worth;
 
 use std::fmt::Error;
 
@@ -29,6 +30,7 @@ pub(crate) use picks::{Foretold, PickMetrics};
 use registrar::Registrar;
 pub(crate) use requests::{Finished, RequestMetrics, Running};
 pub(crate) use server::ServerMetrics;
+pub(crate) use worth::WorthMetrics;
 
 /// Everything that is counted.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(crate) struct Metrics {
     pub(crate) requests: RequestMetrics,
     /// Decisions: parts, reuse, degradations.
     pub(crate) picks: PickMetrics,
+    /// What picking is worth.
+    pub(crate) worth: WorthMetrics,
     /// The API server.
     pub(crate) cluster: ClusterMetrics,
     registry: Registry,
@@ -49,12 +53,13 @@ impl Metrics {
         let mut families = Registrar { registry: &mut registry, deprecated };
         let requests = RequestMetrics::register(&mut families);
         let picks = PickMetrics::register(&mut families);
+        let worth = WorthMetrics::register(&mut families);
         let cluster = ClusterMetrics::register(&mut families);
         registry.register_collector(Box::new(fleet));
         for collector in watching {
             registry.register_collector(collector);
         }
-        Self { requests, picks, cluster, registry }
+        Self { requests, picks, worth, cluster, registry }
     }
 
     /// The page as text.

@@ -22,6 +22,7 @@ use crate::complaints::Complaints;
 use crate::cpu::{Cpu, NotRun, Weight};
 use crate::discovery::Ruled;
 use crate::feed::Feed;
+use crate::holdout::{Arm, Holdout};
 use crate::load_only::LoadOnly;
 use crate::metrics::{Metrics, ModelLabel, ModelNames, PickMetrics};
 use crate::models::Models;
@@ -49,6 +50,8 @@ pub(crate) struct Pipeline {
     pub(crate) router: Router,
     /// How endpoints are chosen.
     pub(crate) policy: Policy,
+    /// For which share of the requests otherwise.
+    pub(crate) holdout: Option<Holdout>,
     /// Tokenizers, by model.
     pub(crate) models: Arc<Models>,
     /// Where the CPU work of a request runs.
@@ -110,8 +113,9 @@ impl Handler for Pipeline {
         self.refuse_what_is_not_understood(&understood).inspect_err(|refusal| self.count_refusal(&model, refusal))?;
         // Looked at anew: the fleet may have changed while the prompt was tokenized.
         let view = self.fleet.view();
+        let arm = self.holdout.as_ref().map_or(Arm::Picked, |holdout| holdout.arm(rand::random()));
         let routed = self
-            .route(&inbound, &view, &mut understood, (&model, &said))
+            .route(&inbound, &view, &mut understood, (&model, &said, arm))
             .await
             .inspect_err(|refusal| self.count_refusal(&model, refusal))?;
         let verdict = self.verdict(&routed, &view, &mut understood, taken_off);
@@ -126,6 +130,7 @@ impl Handler for Pipeline {
             view,
             said,
             asks_why,
+            arm,
         };
         let running = self.metrics.requests.picked(&model);
         let underway = Underway::new(beginning, understood, routed, model, running, self);
@@ -261,17 +266,18 @@ impl Pipeline {
         inbound: &Inbound,
         view: &Arc<View>,
         understood: &mut Understood,
-        (model, said): (&ModelLabel, &Said),
+        (model, said, arm): (&ModelLabel, &Said, Arm),
     ) -> Result<Routed, Refusal> {
         let started = Instant::now();
+        let policy = self.policy_of(arm);
         let fingerprints: Arc<[Fingerprint]> = std::mem::take(&mut understood.fingerprints).into();
         let allowed = self.allowed(inbound);
         let blocks: u32 = fingerprints.iter().map(Fingerprint::blocks).sum();
         let routed = if (blocks as usize) < LONG_PROMPT {
             let asked = Asked { fingerprints, allowed: allowed.as_deref() };
-            routed(&self.router, view, &asked, &self.policy, started, &self.metrics.picks)
+            routed(&self.router, view, &asked, policy, started, &self.metrics.picks)
         } else {
-            self.route_aside(view, fingerprints, allowed, started).await
+            self.route_aside(view, fingerprints, allowed, policy, started).await
         };
         let took = started.elapsed();
         let routed = routed.inspect_err(|_| self.metrics.picks.unroutable(model));
@@ -286,7 +292,17 @@ impl Pipeline {
         }
         self.complaints.say(&routed.decision.notes);
         self.count(&routed, model, took);
+        if self.holdout.is_some() {
+            self.metrics.worth.picked(arm);
+        }
         Ok(routed)
+    }
+
+    fn policy_of(&self, arm: Arm) -> &Policy {
+        match &self.holdout {
+            Some(holdout) if arm == Arm::Holdout => holdout.policy(),
+            _ => &self.policy,
+        }
     }
 
     /// How much the request's objective matters; negative: it may be shed.
@@ -302,9 +318,10 @@ impl Pipeline {
         view: &Arc<View>,
         fingerprints: Arc<[Fingerprint]>,
         allowed: Option<Vec<String>>,
+        policy: &Policy,
         started: Instant,
     ) -> Result<Routed, Unroutable> {
-        let (router, view, policy) = (self.router.clone(), Arc::clone(view), self.policy.clone());
+        let (router, view, policy) = (self.router.clone(), Arc::clone(view), policy.clone());
         let metrics = Arc::clone(&self.metrics);
         let route = move || {
             let asked = Asked { fingerprints, allowed: allowed.as_deref() };

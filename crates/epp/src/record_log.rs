@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use record::{Asked, Choice, Ended, Outcome, Record};
 
+use crate::holdout::Arm;
 use crate::underway::Underway;
 
 /// Which decisions are logged: a share, and those with trouble.
@@ -69,6 +70,7 @@ pub(crate) fn picked(underway: &Underway) -> Record {
         predicted_cached_tokens: underway.predicted,
         at: beginning.at,
         took: beginning.decided_in,
+        holdout: beginning.arm == Arm::Holdout,
     };
     Record::new(beginning.request_id.as_str(), asked, &choice)
 }

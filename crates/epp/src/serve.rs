@@ -22,6 +22,7 @@ use crate::cpu::Cpu;
 use crate::discovery::Hearers;
 use crate::feed::Feed;
 use crate::flags::Flags;
+use crate::holdout::Holdout;
 use crate::load_only::LoadOnly;
 use crate::metrics::{FleetMetrics, MemoMetrics, Metrics, ModelNames, ServerMetrics};
 use crate::models::Models;
@@ -98,6 +99,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
     let pipeline = Pipeline {
         fleet: Arc::clone(&fleet),
         router,
+        holdout: Holdout::of(&config),
         policy: config.policy,
         names: Arc::new(ModelNames::new(models.names())),
         models,

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use crate::client::Said;
 use crate::decisions::words;
 use crate::feed::Feed;
+use crate::holdout::Arm;
 use crate::metrics::{Finished, Foretold, Metrics, ModelLabel, ModelNames, Running};
 use crate::pipeline::{LONG_PROMPT, Pipeline, SERVED};
 use crate::record_log::{self, Logged};
@@ -49,6 +50,8 @@ pub(crate) struct Beginning {
     pub(crate) said: Said,
     /// Whether the client is told the decision.
     pub(crate) asks_why: bool,
+    /// By what it was picked for.
+    pub(crate) arm: Arm,
 }
 
 /// A request on its way.
@@ -71,6 +74,8 @@ pub(crate) struct Underway {
     /// Whether what isn't given on at once may go with a later part.
     may_keep_back: bool,
     response_bytes: usize,
+    /// Whether arms are compared.
+    compared: bool,
     logged: Logged,
     feed: Feed,
     conformance: bool,
@@ -113,6 +118,7 @@ impl Underway {
             name_back: None,
             may_keep_back: false,
             response_bytes: 0,
+            compared: pipeline.holdout.is_some(),
             logged: pipeline.logged,
             feed: pipeline.feed.clone(),
             conformance: pipeline.conformance,
@@ -264,6 +270,12 @@ fn learn(outcome: Outcome) {
     }
 }
 
+/// The share of a prompt that the engine says it reused; nothing where it doesn't say.
+fn reuse(usage: &Usage) -> Option<f64> {
+    let prompt = usage.prompt_tokens.filter(|tokens| *tokens > 0)?;
+    Some((usage.cached_tokens? as f64 / prompt as f64).min(1.0))
+}
+
 /// As conformance tests want it told.
 fn who_served(head: &ResponseHead) -> String {
     match (head.served, head.untold) {
@@ -303,6 +315,10 @@ impl Drop for Underway {
                 cached_tokens: self.predicted,
             };
             self.metrics.picks.answered(&self.model, foretold, usage.as_ref());
+            if self.compared {
+                let reuse = usage.as_ref().and_then(reuse);
+                self.metrics.worth.answered(self.beginning.arm, self.first_content, reuse);
+            }
         }
         let (logging, followed) = (self.logged.any(), self.feed.wants_ends());
         if !logging && !followed {

@@ -28,6 +28,9 @@ pub struct Record {
     pub predicted_cached_tokens: Option<u64>,
     /// How long the pick took from the request's last byte to the answer, in microseconds.
     pub decided_in_us: u64,
+    /// Whether it was picked for by the baseline, to be compared with (`warmpath.holdout`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub holdout: bool,
     /// How the request ended; `None` while it is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
@@ -222,6 +225,8 @@ pub struct Choice<'a> {
     pub at: SystemTime,
     /// How long it took, from the request's last byte to the answer.
     pub took: Duration,
+    /// Whether the baseline made it.
+    pub holdout: bool,
 }
 
 impl Record {
@@ -260,6 +265,7 @@ impl Record {
             notes: decision.notes.iter().map(|note| note.as_str().to_owned()).collect(),
             predicted_cached_tokens: choice.predicted_cached_tokens,
             decided_in_us: choice.took.as_micros() as u64,
+            holdout: choice.holdout,
             outcome: None,
         }
     }

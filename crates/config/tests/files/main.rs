@@ -144,6 +144,7 @@ warmpath:
   tenant_header: X-Tenant
   tell_decision_if: X-Staff
   load_only: true
+  holdout: {share: 0.02, baseline: load}
   trust: [objective, model_rewrite]
   trust_request_chat_template: true
   max_body_bytes: 1000000
@@ -157,6 +158,7 @@ blocks 32 tokens, 1000 blocks
 tenant x-tenant
 tell x-staff
 load only
+holdout 0.02 Load
 trust Trust { objective: true, fairness_id: false, session: false, model_rewrite: true }
 templates of requests
 body 1000000 bytes"#
@@ -528,6 +530,10 @@ fn wrong_values_are_refused_with_their_line() {
     check_body(
         "warmpath:\n  max_body_bytes: 0\n",
         "line 4, column 19: warmpath.max_body_bytes: it must be at least 1.",
+    );
+    check_body(
+        "warmpath:\n  holdout: {share: 2}\n",
+        "line 4, column 20: warmpath.holdout.share: a share is a number from 0 to 1, not 2.",
     );
     check_body(
         "warmpath:\n  tell_decision_if: \"\"\n",

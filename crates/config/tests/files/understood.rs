@@ -76,6 +76,9 @@ pub(crate) fn understood(yaml: &str) -> String {
     if config.load_only {
         say("load", "only".to_owned());
     }
+    if let Some(holdout) = config.holdout {
+        say("holdout", format!("{} {:?}", holdout.share, holdout.baseline));
+    }
     if config.trust != default.trust {
         say("trust", format!("{:?}", config.trust));
     }

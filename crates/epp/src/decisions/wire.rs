@@ -17,6 +17,7 @@ pub(crate) fn message(record: &Record) -> v1::DecisionRecord {
         notes: record.notes.clone(),
         predicted_cached_tokens: record.predicted_cached_tokens,
         decided_in_us: record.decided_in_us,
+        holdout: record.holdout,
         outcome: record.outcome.as_ref().map(outcome),
     }
 }
@@ -102,6 +103,7 @@ pub(crate) fn record(message: v1::DecisionRecord) -> Result<Record, String> {
         notes: message.notes,
         predicted_cached_tokens: message.predicted_cached_tokens,
         decided_in_us: message.decided_in_us,
+        holdout: message.holdout,
         outcome: message.outcome.map(read_outcome).transpose()?,
     })
 }
@@ -170,7 +172,7 @@ pub(crate) mod tests {
                 candidate(0, 5.0, 9, 4.2, parts(0.9, 0.0)), candidate(1, 0.0, 0, 3.5, parts(0.0, 1.0)),
                 candidate(2, 0.0, 0, 0.0, serde_json::json!([])),
             ],
-            "chosen": ["vllm-0"], "notes": ["stale_load"], "predicted_cached_tokens": 144, "decided_in_us": 250,
+            "chosen": ["vllm-0"], "notes": ["stale_load"], "predicted_cached_tokens": 144, "decided_in_us": 250, "holdout": true,
             "outcome": {
                 "status": 200, "served": "10.0.0.2:8000", "ttft_ms": 12.5, "took_ms": 100.0, "prompt_tokens": 160,
                 "cached_tokens": 64, "completion_tokens": 20, "ended": "complete", "attempts": 2,

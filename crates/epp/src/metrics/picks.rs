@@ -25,7 +25,7 @@ fn stage_seconds() -> Histogram {
         0.000_01, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
     ])
 }
-fn share() -> Histogram {
+pub(super) fn share() -> Histogram {
     Histogram::new((0..=10).map(|tenth| f64::from(tenth) / 10.0))
 }
 fn scrape_seconds() -> Histogram {

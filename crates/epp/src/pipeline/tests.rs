@@ -35,6 +35,7 @@ fn pipeline() -> Pipeline {
         fleet,
         router,
         policy: config.policy,
+        holdout: None,
         models: Arc::new(Models::load(&[])),
         cpu: Cpu::new(1, 8),
         tenant_header: None,
@@ -176,7 +177,7 @@ async fn a_panic_over_a_request_is_noted_and_the_next_one_is_read() {
     let mut understood = failed;
     let model = pipeline.names.label(None);
     let routed = pipeline
-        .route(&chat(&[]), &pipeline.fleet.view(), &mut understood, (&model, &Said::default()))
+        .route(&chat(&[]), &pipeline.fleet.view(), &mut understood, (&model, &Said::default(), Arm::Picked))
         .await
         .expect("a pick");
     assert!(routed.decision.notes.contains(&Note::Panicked));
@@ -274,6 +275,42 @@ async fn a_clusters_rewrite_changes_the_model_after_the_clients_wish_and_its_nam
         assert_eq!(underway.body(answer.into(), true), "{\"model\":\"asked\"}");
     }
     assert_eq!(degraded(&pipeline, "not_rewritten"), 0.0);
+}
+
+/// Those held out go to the warm endpoint as seldom as chance has it; both arms are counted side by side.
+#[tokio::test]
+async fn the_held_out_are_picked_for_by_the_baseline_and_told_apart() {
+    let typed = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nwarmpath: {holdout: {share: 0.5}}\n";
+    let holdout = Holdout::of(&config::Config::read(typed).expect("a config"));
+    let pipeline = Pipeline { holdout, ..pipeline() };
+    let other = "10.0.0.2:8000".parse().expect("an address");
+    let members = [("engine", ENGINE.parse().expect("an address")), ("other", other)];
+    pipeline.fleet.replace(members.map(|(name, address)| fleet::Member::new(name, address)).to_vec());
+    let long = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{}"}}]}}"#, "the same ".repeat(100));
+    let ask = async || {
+        let inbound = Inbound { body: Some(long.clone().into_bytes().into()), ..chat(&[]) };
+        let (verdict, mut underway) = pipeline.decide(inbound).await.expect("an endpoint is picked");
+        underway.head(&answered(&[("content-type", "application/json")]));
+        underway.body(r#"{"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":50}}}"#.into(), true);
+        (verdict.destination[0] == other, underway.beginning.arm, crate::record_log::ended(&underway).holdout)
+    };
+    let (warm, ..) = ask().await;
+    let mut elsewhere = 0;
+    for _ in 0..200 {
+        let (here, arm, kept) = ask().await;
+        assert_eq!(kept, arm == Arm::Holdout);
+        elsewhere += u32::from(here != warm);
+        // Once the other one has it too, nothing tells them apart.
+        pipeline.router.restarted(pipeline.fleet.view().endpoints()[usize::from(!warm)].id);
+    }
+    // A quarter of them on average; beyond five deviations (of 6.1) once in a million runs.
+    assert!((20..=80).contains(&elsewhere), "{elsewhere} of 200");
+    let arms = ["picked", "holdout"];
+    let requests = arms.map(|arm| count(&pipeline, &format!("warmpath_arm_requests_total{{arm=\"{arm}\"}}")));
+    assert!(requests.iter().sum::<f64>() == 201.0 && requests[1] > 50.0, "{requests:?}");
+    let reuse = |what: &str| count(&pipeline, &format!("warmpath_arm_reuse_{what}{{arm=\"holdout\"}}"));
+    assert_eq!(reuse("count"), requests[1]);
+    assert_eq!((reuse("sum"), reuse("squared_total")), (requests[1] * 0.5, requests[1] * 0.25));
 }
 
 /// Of a negative priority is shed what no endpoint could serve soon, and only that; nothing of it is left booked.

@@ -52,6 +52,13 @@ fn in_words(config: &Config) -> String {
     if config.load_only {
         lines.push("Prompts are left unread: endpoints are chosen by load alone.".into());
     }
+    if let Some(config::Holdout { share, baseline }) = config.holdout {
+        let baseline = match baseline {
+            config::Baseline::Random => "any endpoint",
+            config::Baseline::Load => "load alone",
+        };
+        lines.push(format!("For comparison, {} % of the requests are picked for by {baseline}.", share * 100.0));
+    }
     if let Some(engine) = Engine::named(&config.engines.default).filter(|engine| *engine != Engine::Vllm) {
         lines.push(format!("Requests are read as {} reads them.", engine.as_str()));
     }

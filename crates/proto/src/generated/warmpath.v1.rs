@@ -29,6 +29,9 @@ pub struct DecisionRecord {
     /// How the request ended; absent while it is under way.
     #[prost(message, optional, tag = "9")]
     pub outcome: ::core::option::Option<Outcome>,
+    /// Whether it was picked for by the baseline, to be compared with (`warmpath.holdout`).
+    #[prost(bool, tag = "10")]
+    pub holdout: bool,
 }
 /// What was asked.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -11,7 +11,7 @@ use super::*;
 use crate::metrics::{FleetMetrics, Format, MemoMetrics, Metrics, ServerMetrics};
 
 /// Where names of families stand in the code.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     include_str!("../../metrics.rs"),
     include_str!("../../metrics/cluster.rs"),
     include_str!("../../metrics/fleet.rs"),
@@ -19,6 +19,7 @@ const SOURCES: [&str; 7] = [
     include_str!("../../metrics/picks.rs"),
     include_str!("../../metrics/requests.rs"),
     include_str!("../../metrics/server.rs"),
+    include_str!("../../metrics/worth.rs"),
 ];
 
 /// A family as a page shows it.
@@ -58,7 +59,9 @@ async fn page() -> String {
     };
     let metrics = Arc::new(Metrics::new(true, shown, vec![Box::new(memos), Box::new(server)]));
     let router = Router::new(Arc::clone(&fleet));
-    let pipeline = Pipeline { fleet: Arc::clone(&fleet), router, metrics: Arc::clone(&metrics), ..begun };
+    let typed = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nwarmpath: {holdout: {share: 1, baseline: load}}\n";
+    let holdout = Holdout::of(&config::Config::read(typed).expect("a config"));
+    let pipeline = Pipeline { holdout, fleet: Arc::clone(&fleet), router, metrics: Arc::clone(&metrics), ..begun };
 
     let endpoint = Arc::clone(&fleet.view().endpoints()[0]);
     let counters = Counters { prefix_queries: Some(2.0), prefix_hits: Some(1.0), ..Counters::default() };
