@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::model::Profile;
+
 /// The laboratory: a stand-in for model servers, and a client that loads them.
 #[derive(Debug, Parser)]
 #[command(name = "lab", version, about)]
@@ -103,6 +105,19 @@ pub enum StepProfile {
     /// Qwen3-1.7B in bfloat16 on a sixth of an H100.
     #[value(name = "qwen3-1.7b-sixth-h100")]
     Qwen3_1_7bSixthH100,
+    /// Qwen3-8B in bfloat16 on an H100.
+    #[value(name = "qwen3-8b-h100")]
+    Qwen3_8bH100,
+}
+
+impl StepProfile {
+    /// Its figures.
+    pub fn profile(self) -> Profile {
+        match self {
+            StepProfile::Qwen3_1_7bSixthH100 => Profile::QWEN3_1_7B_SIXTH_H100,
+            StepProfile::Qwen3_8bH100 => Profile::QWEN3_8B_H100,
+        }
+    }
 }
 
 /// Flags of `lab load`.

@@ -1,4 +1,4 @@
-//! A model of an engine, in the image of vLLM's V1 scheduler. In: requests as token ids, and the time; out: steps that
+//! A model of an engine, in the image of vLLM's V1 scheduler. In: requests as token ids or as spans, and the time; out: steps that
 //! say when they end and what they brought. Pure and deterministic: no clock, no randomness, no I/O, no threads; the
 //! same calls give the same answers, in real time or virtual.
 //!
@@ -13,8 +13,11 @@ pub mod cache;
 pub mod cost;
 mod engine;
 mod sequence;
+pub mod span;
 
-pub use cost::StepCost;
+pub use cache::Change;
+pub use cost::{Profile, StepCost};
 pub use engine::{Ask, Emitted, Engine, Gauges, RequestId, Shape, Step, Totals, Unservable};
 pub(crate) use sequence::mix;
-pub use sequence::{Answer, Finish, Saying, border};
+pub use sequence::{Answer, Finish, Saying, Text, border};
+pub use span::Span;

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use lab::model::{Answer, Ask, Engine, Shape, StepCost, border};
+use lab::model::{Answer, Ask, Engine, Shape, StepCost, Text, border};
 use serde_json::Value;
 
 fn fixtures() -> PathBuf {
@@ -43,10 +43,9 @@ fn replayed() -> Vec<(u64, u64)> {
         let answer: Vec<u32> = serde_json::from_value(row["answer_token_ids"].clone()).unwrap();
         let ask = Ask {
             id: id as u64,
-            prompt,
             max_tokens: answer.len() as u32,
+            text: Text::Tokens { prompt, answer: Answer::Told(answer) },
             border: border("", ""),
-            answer: Answer::Told(answer),
         };
         engine.submit(ask).unwrap();
         let mut cached = None;

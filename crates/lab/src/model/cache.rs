@@ -28,6 +28,17 @@ enum Holders {
     More(Vec<BlockNumber>),
 }
 
+/// What became of a block, one for each of several blocks of one content, as vLLM's KV events tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A block holds it, to be found again.
+    Stored(Name),
+    /// A block holds it no longer.
+    Removed(Name),
+    /// No block holds anything any more.
+    Cleared,
+}
+
 /// A pool of blocks with a queue of free ones. The queue's front is spent first; free blocks keep their content until
 /// they are spent.
 #[derive(Clone, Debug)]
@@ -36,18 +47,35 @@ pub struct Cache {
     free: u32,
     named: HashMap<Name, Holders, BuildHasherDefault<AlreadyHashed>>,
     reuse: bool,
+    /// Only where somebody asked for them.
+    changes: Option<Vec<Change>>,
 }
 
 impl Cache {
     /// A cache of `blocks` blocks, the null block among them; where `reuse` is false nothing is ever found again.
     pub fn new(blocks: u32, reuse: bool) -> Cache {
         let blocks = blocks.max(1);
-        let mut cache =
-            Cache { blocks: vec![Block::default(); blocks as usize], free: 0, named: HashMap::default(), reuse };
+        let mut cache = Cache {
+            blocks: vec![Block::default(); blocks as usize],
+            free: 0,
+            named: HashMap::default(),
+            reuse,
+            changes: None,
+        };
         for number in 1..blocks {
             cache.push_back(number);
         }
         cache
+    }
+
+    /// Begins to note what becomes of blocks.
+    pub fn note_changes(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// What has become of blocks since this was last asked.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Blocks that can be used: all but the null block.
@@ -68,6 +96,11 @@ impl Cache {
     /// The blocks that hold the leading `names`, up to the first that none holds.
     pub fn leading(&self, names: &[Name]) -> Vec<BlockNumber> {
         names.iter().map_while(|name| self.named.get(name).map(Holders::first)).collect()
+    }
+
+    /// How many of the leading `names` are held.
+    pub fn holds(&self, names: &[Name]) -> usize {
+        names.iter().take_while(|name| self.named.contains_key(name)).count()
     }
 
     /// Takes `found` (from [`Cache::leading`]) and `fresh` further blocks into use, in this order; `None`, and nothing
@@ -98,6 +131,7 @@ impl Cache {
         if !self.reuse {
             return;
         }
+        self.note(Change::Stored(name));
         self.block_mut(number).name = Some(name);
         self.named.entry(name).and_modify(|holders| holders.add(number)).or_insert(Holders::One(number));
     }
@@ -128,6 +162,7 @@ impl Cache {
         if self.used() > 0 {
             return false;
         }
+        self.note(Change::Cleared);
         self.named.clear();
         for block in &mut self.blocks {
             block.name = None;
@@ -146,7 +181,14 @@ impl Cache {
         number
     }
 
+    fn note(&mut self, change: Change) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(change);
+        }
+    }
+
     fn forget(&mut self, number: BlockNumber, name: Name) {
+        self.note(Change::Removed(name));
         if self.named.get_mut(&name).is_some_and(|holders| holders.remove(number)) {
             self.named.remove(&name);
         }
@@ -219,7 +261,7 @@ impl Holders {
 
 /// Names are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
-struct AlreadyHashed(u64);
+pub(crate) struct AlreadyHashed(u64);
 
 impl Hasher for AlreadyHashed {
     fn finish(&self) -> u64 {
@@ -385,6 +427,23 @@ mod tests {
         cache.give_back(&one);
         assert_eq!(cache.leading(&[7]), Vec::<BlockNumber>::new());
         assert_eq!(cache.take(&[], 3), Some(vec![2, 3, 1]));
+    }
+
+    #[test]
+    fn changes_are_told_block_by_block_once_asked_for() {
+        let mut cache = Cache::new(3, true);
+        let taken = cache.take(&[], 1).unwrap();
+        cache.name(taken[0], 7);
+        assert_eq!(cache.take_changes(), []);
+        cache.note_changes();
+        let more = cache.take(&[], 1).unwrap();
+        cache.name(more[0], 8);
+        cache.give_back(&taken);
+        cache.give_back(&more);
+        cache.take(&[], 2).unwrap();
+        assert_eq!(cache.take_changes(), [Change::Stored(8), Change::Removed(7), Change::Removed(8)]);
+        assert_eq!(cache.take_changes(), []);
+        assert_eq!(cache.holds(&[7, 8]), 0);
     }
 
     #[test]

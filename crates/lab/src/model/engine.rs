@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::cache::Cache;
+use super::cache::{Cache, Change, Name};
 use super::cost::StepCost;
-use super::sequence::{Answer, Finish, Sequence};
+use super::sequence::{Finish, Sequence, Text};
 
 /// Number of a request; the caller's own, each used once.
 pub type RequestId = u64;
@@ -39,14 +39,12 @@ impl Shape {
 pub struct Ask {
     /// Its number.
     pub id: RequestId,
-    /// The prompt; not empty, and shorter than the longest the shape allows.
-    pub prompt: Vec<u32>,
+    /// The prompt, not empty and shorter than the longest the shape allows, and what will be answered.
+    pub text: Text,
     /// Most tokens of the answer; at least 1. Cut to what the shape's longest leaves.
     pub max_tokens: u32,
     /// See [`super::border`].
     pub border: u64,
-    /// What will be answered.
-    pub answer: Answer,
 }
 
 /// Why an ask is refused. The asker's fault, or the shape's.
@@ -174,18 +172,19 @@ impl Engine {
     /// Queues a request; it can enter with the next step.
     pub fn submit(&mut self, ask: Ask) -> Result<(), Unservable> {
         let longest = self.shape.max_model_len as usize;
-        let room = longest.saturating_sub(ask.prompt.len());
-        if ask.prompt.is_empty() {
+        let tokens = ask.text.prompt_tokens();
+        let room = longest.saturating_sub(tokens);
+        if tokens == 0 {
             return Err(Unservable::EmptyPrompt);
         }
         if room == 0 {
-            return Err(Unservable::TooLong { tokens: ask.prompt.len(), longest });
+            return Err(Unservable::TooLong { tokens, longest });
         }
         if ask.max_tokens == 0 {
             return Err(Unservable::NoAnswer);
         }
         let max_tokens = ask.max_tokens.min(u32::try_from(room).unwrap_or(u32::MAX));
-        self.waiting.push_back(Sequence::new(ask.id, ask.prompt, max_tokens, ask.border, ask.answer));
+        self.waiting.push_back(Sequence::new(ask.id, ask.text, max_tokens, ask.border));
         Ok(())
     }
 
@@ -209,6 +208,22 @@ impl Engine {
     /// Forgets all cached blocks; false, and nothing changes, while a request runs.
     pub fn reset_prefix_cache(&mut self) -> bool {
         self.cache.reset()
+    }
+
+    /// Begins to note what becomes of blocks; see [`Engine::take_changes`].
+    pub fn note_changes(&mut self) {
+        self.cache.note_changes();
+    }
+
+    /// What has become of blocks since this was last asked: what vLLM publishes as KV events. Nothing unless
+    /// [`Engine::note_changes`] was asked for.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.cache.take_changes()
+    }
+
+    /// How many of the leading `names` are cached now.
+    pub fn holds(&self, names: &[Name]) -> usize {
+        self.cache.holds(names)
     }
 
     /// What the last step's end, or an abort since, left.
@@ -243,7 +258,7 @@ impl Engine {
         while plan.tokens.len() < self.running.len() && plan.left > 0 {
             let at = plan.tokens.len();
             let sequence = &self.running[at];
-            let tokens = (sequence.tokens.len() - sequence.computed).min(plan.left);
+            let tokens = (sequence.tokens() - sequence.computed).min(plan.left);
             while !self.grow(at, tokens) {
                 self.preempt_last();
                 plan.preempted = true;
@@ -297,7 +312,7 @@ impl Engine {
     /// computing it there would be nothing to sample from.
     fn enter(&mut self, sequence: &mut Sequence, most: usize) -> Option<usize> {
         let size = self.shape.block_size as usize;
-        let all = sequence.tokens.len();
+        let all = sequence.tokens();
         let found = self.cache.leading(sequence.names(all - 1, size));
         let cached = found.len() * size;
         if !self.cache.has_room(&found, all.div_ceil(size) - found.len()) {
@@ -324,7 +339,7 @@ impl Engine {
             step.sequences += 1;
             sequence.computed += tokens;
             step.context_tokens += sequence.computed as u64;
-            if sequence.computed == sequence.tokens.len() {
+            if sequence.computed == sequence.tokens() {
                 step.emitted.push(emit(sequence, &mut self.totals));
             }
         }
@@ -363,7 +378,7 @@ fn name_full(cache: &mut Cache, sequence: &mut Sequence, upto: usize, size: usiz
 }
 
 fn emit(sequence: &mut Sequence, totals: &mut Totals) -> Emitted {
-    let position = (sequence.tokens.len() - sequence.prompt) as u32;
+    let position = (sequence.tokens() - sequence.prompt) as u32;
     let (token, finish) = sequence.say();
     let cached_tokens = sequence.cached.unwrap_or(0);
     if position == 0 {
@@ -384,6 +399,8 @@ fn emit(sequence: &mut Sequence, totals: &mut Totals) -> Emitted {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sequence::Answer;
+    use super::super::span::Span;
     use super::*;
     use std::fmt::Write;
 
@@ -457,10 +474,9 @@ mod tests {
         // `out=abc` says what is answered, letter by letter.
         let ask = Ask {
             id: number(id),
-            prompt: tokens(prompt),
+            text: Text::Tokens { prompt: tokens(prompt), answer: Answer::Told(tokens(out)) },
             max_tokens: out.len() as u32,
             border: super::super::border("", rest.first().unwrap_or(&"")),
-            answer: Answer::Told(tokens(out)),
         };
         engine.submit(ask).unwrap();
     }
@@ -684,10 +700,9 @@ mod tests {
         let mut engine = Engine::new(shape, StepCost::NOTHING);
         let ask = |tokens, max_tokens| Ask {
             id: 1,
-            prompt: vec![7; tokens],
+            text: Text::Tokens { prompt: vec![7; tokens], answer: Answer::Told(vec![1]) },
             max_tokens,
             border: 0,
-            answer: Answer::Told(vec![1]),
         };
         assert_eq!(engine.submit(ask(0, 1)), Err(Unservable::EmptyPrompt));
         assert_eq!(engine.submit(ask(12, 1)), Err(Unservable::TooLong { tokens: 12, longest: 12 }));
@@ -720,10 +735,9 @@ mod tests {
                     let answer: Vec<u32> = (0..1 + draw.below(longest / 2 - 1) as u32).collect();
                     let ask = Ask {
                         id: due.len() as RequestId,
-                        prompt,
                         max_tokens: answer.len() as u32,
+                        text: Text::Tokens { prompt, answer: Answer::Told(answer.clone()) },
                         border: 0,
-                        answer: Answer::Told(answer.clone()),
                     };
                     engine.submit(ask).unwrap();
                     due.push(answer);
@@ -744,6 +758,43 @@ mod tests {
             }
             assert_eq!(said, due, "seed {seed}");
             assert_eq!(engine.gauges(), Gauges::default(), "seed {seed}");
+        }
+    }
+    /// The same dialogs told in tokens and in spans, in a cache that is too small for them.
+    #[test]
+    fn spans_are_scheduled_and_reused_as_their_tokens_are() {
+        let tokens = |span: &Span| (0..span.tokens).map(|at| span.id as u32 * 1000 + at).collect::<Vec<_>>();
+        for seed in 0..50 {
+            let mut draw = crate::draw::Draw::new(seed, 0);
+            let shape = shape("shape blocks=30 size=4 seqs=3 budget=20");
+            let cost = StepCost { base: 100.0, prefill_token: 10.0, sequence: 1.0, context_token: 0.1 };
+            let (mut told, mut spanned) = (Engine::new(shape, cost), Engine::new(shape, cost));
+            let mut histories: Vec<Vec<Span>> = (0..4).map(|_| vec![Span { id: 0, tokens: 9 }]).collect();
+            let mut now = Duration::ZERO;
+            for id in 1..40_u64 {
+                let dialog = draw.below(histories.len());
+                let history = &mut histories[dialog];
+                history.push(Span { id: 2 * id, tokens: draw.below(7) as u32 });
+                if super::super::span::tokens(history) > 70 {
+                    history.truncate(2);
+                }
+                let said = Span { id: 2 * id + 1, tokens: 1 + draw.below(9) as u32 };
+                let answer = Answer::Told(tokens(&said));
+                let prompt = history.iter().flat_map(tokens).collect();
+                let ask = |text| Ask { id, text, max_tokens: said.tokens, border: 0 };
+                told.submit(ask(Text::Tokens { prompt, answer })).unwrap();
+                spanned.submit(ask(Text::Spans { prompt: history.clone().into(), answer: said.id })).unwrap();
+                history.push(said);
+                for _ in 0..draw.below(12) {
+                    let steps = (told.step(now), spanned.step(now));
+                    let (Some(mut one), Some(mut other)) = steps else { break };
+                    now = one.ends_at;
+                    one.emitted.iter_mut().chain(&mut other.emitted).for_each(|emitted| emitted.token = 0);
+                    assert_eq!(one, other, "seed {seed}");
+                }
+            }
+            assert_eq!(told.totals(), spanned.totals(), "seed {seed}");
+            assert!(told.totals().cached_tokens > 0, "seed {seed}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One request inside the engine: its tokens, the names of its full blocks, and what it will say. In: the ask; out:
-//! token after token. What is said depends on the ask alone.
+//! token after token. What is said depends on the ask alone. Tokens are ids, or spans that only say which of them are
+//! the same; the scheduler can't tell.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +9,47 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::cache::{BlockNumber, Name};
 use super::engine::RequestId;
+use super::span::{Naming, Span};
 
-/// What an engine will answer.
+/// What is asked and what will be answered.
+#[derive(Clone, Debug)]
+pub enum Text {
+    /// Token by token.
+    Tokens {
+        /// The prompt.
+        prompt: Vec<u32>,
+        /// What will be answered.
+        answer: Answer,
+    },
+    /// Only which tokens are the same as which: a few words for a prompt of thousands of tokens. The answer has as many
+    /// tokens as may be; what is emitted are zeros.
+    Spans {
+        /// The prompt.
+        prompt: Arc<[Span]>,
+        /// The id of the answer's span.
+        answer: u64,
+    },
+}
+
+impl Text {
+    /// The prompt token by token; nothing where it is told in spans.
+    pub fn prompt_ids(&self) -> &[u32] {
+        match self {
+            Text::Tokens { prompt, .. } => prompt,
+            Text::Spans { .. } => &[],
+        }
+    }
+
+    /// The prompt's length.
+    pub fn prompt_tokens(&self) -> usize {
+        match self {
+            Text::Tokens { prompt, .. } => prompt.len(),
+            Text::Spans { prompt, .. } => super::span::tokens(prompt) as usize,
+        }
+    }
+}
+
+/// What an engine will answer, token by token.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// These tokens, one after the other; the answer ends with the last of them at the latest. For replays.
@@ -86,11 +126,10 @@ pub fn border(adapter: &str, cache_salt: &str) -> u64 {
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
     pub(super) id: RequestId,
-    /// The prompt, then what was generated.
-    pub(super) tokens: Vec<u32>,
+    /// Tokens of the prompt.
     pub(super) prompt: usize,
     longest: usize,
-    answer: Answer,
+    text: Growing,
     border: u64,
     names: Vec<Name>,
     /// Its blocks in the order of its tokens; those before `named` can be found by others.
@@ -104,14 +143,27 @@ pub(super) struct Sequence {
     pub(super) preempted: u32,
 }
 
+/// The prompt, then what was generated.
+#[derive(Clone, Debug)]
+enum Growing {
+    Tokens { tokens: Vec<u32>, answer: Answer },
+    Spans { spans: Arc<[Span]>, answer: u64, tokens: usize, naming: Naming },
+}
+
 impl Sequence {
-    pub(super) fn new(id: RequestId, prompt: Vec<u32>, max_tokens: u32, border: u64, answer: Answer) -> Sequence {
+    pub(super) fn new(id: RequestId, text: Text, max_tokens: u32, border: u64) -> Sequence {
+        let prompt = text.prompt_tokens();
+        let text = match text {
+            Text::Tokens { prompt, answer } => Growing::Tokens { tokens: prompt, answer },
+            Text::Spans { prompt: spans, answer } => {
+                Growing::Spans { spans, answer, tokens: prompt, naming: Naming::default() }
+            }
+        };
         Sequence {
             id,
-            prompt: prompt.len(),
-            longest: prompt.len() + max_tokens as usize,
-            tokens: prompt,
-            answer,
+            prompt,
+            longest: prompt + max_tokens as usize,
+            text,
             border,
             names: Vec::new(),
             blocks: Vec::new(),
@@ -123,23 +175,44 @@ impl Sequence {
         }
     }
 
+    /// Tokens of the prompt and generated until now.
+    pub(super) fn tokens(&self) -> usize {
+        match &self.text {
+            Growing::Tokens { tokens, .. } => tokens.len(),
+            Growing::Spans { tokens, .. } => *tokens,
+        }
+    }
+
     /// The names of the blocks that the first `tokens` tokens fill, of `size` tokens each.
     pub(super) fn names(&mut self, tokens: usize, size: usize) -> &[Name] {
-        let full = tokens.min(self.tokens.len()) / size;
+        let full = tokens.min(self.tokens()) / size;
         while self.names.len() < full {
             let at = self.names.len();
             let before = self.names.last().copied().unwrap_or(self.border);
-            self.names.push(name(before, &self.tokens[at * size..(at + 1) * size]));
+            let name = match &mut self.text {
+                Growing::Tokens { tokens, .. } => name(before, &tokens[at * size..(at + 1) * size]),
+                Growing::Spans { spans, answer, naming, .. } => naming.next(before, spans, Some(*answer), size as u32),
+            };
+            self.names.push(name);
         }
         &self.names[..full]
     }
 
     /// Generates the next token; says whether the answer ends with it.
     pub(super) fn say(&mut self) -> (u32, Option<Finish>) {
-        let position = (self.tokens.len() - self.prompt) as u32;
-        let (token, finish) = self.answer.token(position);
-        self.tokens.push(token);
-        (token, finish.or((self.tokens.len() >= self.longest).then_some(Finish::Length)))
+        let position = (self.tokens() - self.prompt) as u32;
+        let (token, finish) = match &mut self.text {
+            Growing::Tokens { tokens, answer } => {
+                let (token, finish) = answer.token(position);
+                tokens.push(token);
+                (token, finish)
+            }
+            Growing::Spans { tokens, .. } => {
+                *tokens += 1;
+                (0, None)
+            }
+        };
+        (token, finish.or((self.tokens() >= self.longest).then_some(Finish::Length)))
     }
 
     /// Forgets what was computed: it will be computed again, what was generated included.

@@ -152,7 +152,7 @@ async fn read(api: Api, site: &Arc<Site>, body: Bytes) -> Result<Asked, Refusal>
 async fn submit(site: &Site, asked: Asked) -> Result<Vec<Choice>, Refusal> {
     let mut choices = Vec::with_capacity(asked.asks.len());
     for ask in asked.asks {
-        let prompt = ask.prompt.clone();
+        let prompt = ask.text.prompt_ids().to_vec();
         let submitted = site.runner.submit(ask).await.ok_or_else(|| Refusal::unavailable("the engine has ended"))?;
         let tokens = submitted.map_err(|unservable| Refusal::bad_request(unservable.to_string(), None))?;
         choices.push(Choice::new(tokens, prompt));

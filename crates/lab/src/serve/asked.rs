@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::refusal::Refusal;
 use super::site::Site;
-use crate::model::{Answer, Ask, Saying, border};
+use crate::model::{Answer, Ask, Saying, Text, border};
 
 /// Lengths of answers that end by themselves, drawn evenly; the end counts as one token more.
 const OWN_LENGTH: std::ops::RangeInclusive<u64> = 24..=160;
@@ -132,7 +132,8 @@ fn ask(request: &Request<'_>, sampling: &Sampling, prompt: Vec<u32>, border: u64
         return Err(Refusal::bad_request(message, Some("min_tokens")));
     }
     let answer = Answer::Drawn(saying(request, sampling, &prompt, site));
-    Ok(Ask { id: 0, prompt, max_tokens: u32::try_from(max_tokens).unwrap_or(u32::MAX), border, answer })
+    let max_tokens = u32::try_from(max_tokens).unwrap_or(u32::MAX);
+    Ok(Ask { id: 0, text: Text::Tokens { prompt, answer }, max_tokens, border })
 }
 
 /// What is said depends on the prompt and the engine's seed alone, so that the same requests get the same answers

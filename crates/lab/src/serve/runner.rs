@@ -188,7 +188,7 @@ impl Thread {
         answer: oneshot::Sender<Result<(), Unservable>>,
     ) {
         let asked = self.start.elapsed();
-        let (id, prompt, max_tokens) = (ask.id, ask.prompt.len(), ask.max_tokens);
+        let (id, prompt, max_tokens) = (ask.id, ask.text.prompt_tokens(), ask.max_tokens);
         let submitted = self.engine.submit(ask);
         if submitted.is_ok() {
             self.open.insert(id, Open { out, asked, prompt, max_tokens, last: asked });

@@ -2,7 +2,7 @@
 
 use anyhow::{bail, ensure};
 
-use crate::flags::{EngineFlags, StepProfile};
+use crate::flags::EngineFlags;
 use crate::model::{Shape, StepCost};
 
 /// Longest prompt and answer together where neither the flags nor the cache say less: Qwen3's.
@@ -83,9 +83,7 @@ fn shape(flags: &EngineFlags) -> anyhow::Result<Shape> {
 }
 
 fn cost(flags: &EngineFlags) -> StepCost {
-    let profile = match flags.step_profile {
-        StepProfile::Qwen3_1_7bSixthH100 => StepCost::QWEN3_1_7B_SIXTH_H100,
-    };
+    let profile = flags.step_profile.profile().cost;
     let typed = |us: Option<f64>, profile: f64| us.map_or(profile, |us| us * 1e3);
     StepCost {
         base: typed(flags.step_base_us, profile.base),
