@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::compare::Preset;
 use crate::model::Profile;
+use crate::policy::Policy;
 
 /// The laboratory: a stand-in for model servers, and a client that loads them.
 #[derive(Debug, Parser)]
@@ -24,6 +26,8 @@ pub enum Command {
     Engine(Box<EngineFlags>),
     /// Send a workload to a base URL and print what was measured as JSON.
     Load(Box<LoadFlags>),
+    /// Play a traffic in virtual time under every policy and say which serves it best.
+    Compare(Box<CompareFlags>),
 }
 
 /// Flags of `lab engine`.
@@ -206,6 +210,78 @@ pub struct LoadFlags {
     pub quiet: bool,
 }
 
+/// Flags of `lab compare`.
+#[derive(Clone, Debug, Args)]
+pub struct CompareFlags {
+    /// Which traffics; default shared-instructions.
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',', num_args = 1.., conflicts_with = "trace")]
+    pub preset: Vec<Preset>,
+    /// A recorded traffic instead: Mooncake's JSONL, Azure's CSV, or JSONL of your own (`at` in seconds, `request`, and if
+    /// known `path`, `session`, `output_tokens`).
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Directory with the model's tokenizer files, for a trace of your own requests.
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// How many times as fast conversations come. Closed loops (shared-instructions), dialogs and mixes keep their pace.
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = rate_figure)]
+    pub rate_factor: f64,
+    /// Requests in a repeat, about; default: the preset's, or the whole trace. Mixes keep their length.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub requests: Option<u32>,
+    /// Which policies; default all.
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',', num_args = 1..)]
+    pub policies: Vec<Policy>,
+    /// Whom the verdicts are about.
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = Policy::Warmpath)]
+    pub reference: Policy,
+    /// Engines.
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub engines: u16,
+    /// The model and machine: step times and the KV cache's size.
+    #[arg(long, value_enum, default_value_t = StepProfile::Qwen3_1_7bSixthH100)]
+    pub step_profile: StepProfile,
+    /// Tokens in a block of the KV cache.
+    #[arg(long, value_name = "TOKENS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub block_size: u32,
+    /// Blocks in the KV cache; default: the profile's tokens.
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(2..=16_777_216))]
+    pub num_gpu_blocks_override: Option<u32>,
+    /// Most sequences in one step.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_num_seqs: u32,
+    /// Most tokens computed in one step.
+    #[arg(long, value_name = "TOKENS", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_num_batched_tokens: u32,
+    /// Draws of the traffic, all policies on each.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeats: u32,
+    /// The first repeat's seed; the others follow.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Most milliseconds to the first token for an answer to be good.
+    #[arg(long, value_name = "MS", default_value_t = 500.0, value_parser = delay_figure)]
+    pub slo_ttft_ms: f64,
+    /// Most milliseconds from token to token, on average over an answer, for it to be good.
+    #[arg(long, value_name = "MS", default_value_t = 50.0, value_parser = delay_figure)]
+    pub slo_itl_ms: f64,
+    /// How long a reading of an engine's metrics takes.
+    #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = delay_figure)]
+    pub reading_ms: f64,
+    /// How late a picker knows what KV events tell.
+    #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = delay_figure)]
+    pub events_ms: f64,
+    /// Write all figures here.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a page with plots here; it needs no network.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// No progress on standard error.
+    #[arg(long)]
+    pub quiet: bool,
+}
+
 /// The workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WorkloadKind {
@@ -219,6 +295,13 @@ fn duration_figure(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(us) if (0.0..=60e6).contains(&us) => Ok(us),
         _ => Err("a number of microseconds from 0 to 60000000".to_owned()),
+    }
+}
+
+fn delay_figure(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(ms) if (0.0..=3.6e6).contains(&ms) => Ok(ms),
+        _ => Err("a number of milliseconds from 0 to 3600000".to_owned()),
     }
 }
 

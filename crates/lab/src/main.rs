@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use lab::flags::{Command, Flags};
-use lab::{load, model_dir, serve};
+use lab::{compare, load, model_dir, serve};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -29,6 +29,13 @@ async fn run(command: Command) -> anyhow::Result<()> {
             let tokenizer = tokio::task::spawn_blocking(move || model_dir::load(&dir)).await??;
             let report = load::run(&flags, Arc::new(tokenizer), &mut io::stderr()).await?;
             load::write(&report, &flags, &mut io::stdout())
+        }
+        Command::Compare(flags) => {
+            let compared = move || {
+                let experiment = compare::run(&flags, &mut io::stderr())?;
+                compare::write(&experiment, &flags, &mut io::stdout())
+            };
+            tokio::task::spawn_blocking(compared).await?
         }
     }
 }

@@ -19,7 +19,7 @@ fn flags(url: &str, more: &[&str]) -> LoadFlags {
     typed.extend(more);
     match Flags::parse_from(typed).command {
         Command::Load(flags) => *flags,
-        Command::Engine(_) => panic!("load flags"),
+        _ => panic!("load flags"),
     }
 }
 
