@@ -47,6 +47,7 @@ mod black_box {
     mod picks;
     mod said;
     mod served;
+    mod shadow;
     mod shutdown;
     mod stuck;
     mod tools;

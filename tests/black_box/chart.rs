@@ -359,6 +359,7 @@ fn every_value_of_the_policy_reaches_the_picker() {
     let expected: Value = serde_yaml::from_str(
         "load_only: false
 holdout: {share: 0.02, baseline: load}
+shadow: false
 block_size_tokens: 32
 default_capacity_blocks: 1000000
 tenant_header: x-tenant

@@ -49,7 +49,7 @@
   {{- $models = append $models $made -}}
 {{- end -}}
 {{- with $models -}}{{- $_ := set $ours "models" . -}}{{- end -}}
-{{- range $theirs, $key := dict "block_size_tokens" "blockSizeTokens" "default_capacity_blocks" "defaultCapacityBlocks" "tenant_header" "tenantHeader" "trust" "trust" "trust_request_chat_template" "trustRequestChatTemplate" "holdout" "holdout" "stale_after" "staleAfter" "max_body_bytes" "maxBodyBytes" -}}
+{{- range $theirs, $key := dict "block_size_tokens" "blockSizeTokens" "default_capacity_blocks" "defaultCapacityBlocks" "tenant_header" "tenantHeader" "trust" "trust" "trust_request_chat_template" "trustRequestChatTemplate" "holdout" "holdout" "shadow" "shadow" "stale_after" "staleAfter" "max_body_bytes" "maxBodyBytes" -}}
   {{- $value := get $policy $key -}}
   {{- if not (kindIs "invalid" $value) -}}{{- $_ := set $ours $theirs $value -}}{{- end -}}
 {{- end -}}

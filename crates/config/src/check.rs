@@ -246,6 +246,7 @@ impl<'t> Check<'t> {
             self.config.tell_decision_if = Some(self.header(&header, &path.key("tell_decision_if"))?);
         }
         self.config.load_only = ours.load_only.unwrap_or(self.config.load_only);
+        self.config.shadow = ours.shadow.unwrap_or_default();
         self.config.holdout = ours.holdout.map(|holdout| Holdout {
             share: holdout.share.0,
             baseline: match holdout.baseline {

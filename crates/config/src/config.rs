@@ -43,6 +43,9 @@ pub struct Config {
     pub load_only: bool,
     /// Requests that are picked for by a baseline, to be compared with (`warmpath.holdout`). Default none.
     pub holdout: Option<Holdout>,
+    /// Whether requests are decided on and not steered: the gateway sends them where it would by itself (`warmpath.shadow`,
+    /// default false).
+    pub shadow: bool,
     /// What a client may say of itself (`warmpath.trust`).
     pub trust: Trust,
     /// Whether a chat template that comes in a request is run, within bounds (`warmpath.trust_request_chat_template`, default
@@ -80,6 +83,7 @@ impl Default for Config {
             tell_decision_if: None,
             load_only: false,
             holdout: None,
+            shadow: false,
             trust: Trust::default(),
             trust_request_chat_template: false,
             limits: Limits::default(),

@@ -213,6 +213,7 @@ pub(crate) struct Warmpath {
     pub(crate) tell_decision_if: Option<String>,
     pub(crate) load_only: Option<bool>,
     pub(crate) holdout: Option<Holdout>,
+    pub(crate) shadow: Option<bool>,
     pub(crate) trust: Option<Vec<Said>>,
     pub(crate) trust_request_chat_template: Option<bool>,
     pub(crate) max_body_bytes: Option<u64>,

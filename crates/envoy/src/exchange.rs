@@ -168,7 +168,7 @@ impl<T: Ticket> Exchange<T> {
             return Step::Wait;
         }
         match outcome {
-            Ok((verdict, _)) if verdict.destination.is_empty() => {
+            Ok((verdict, _)) if verdict.destination.is_empty() && !verdict.hands_off => {
                 self.refuse(&Refusal::NoEndpoint("no endpoint was found for this request; try again later".into()))
             }
             Ok((verdict, ticket)) => {

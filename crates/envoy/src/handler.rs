@@ -77,8 +77,10 @@ pub trait Ticket: Send + 'static {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Verdict {
     /// The endpoint to send the request to, then fallbacks in order. Several only where the gateway is known to read a
-    /// list: some take it for an error. Empty is answered as [`Refusal::NoEndpoint`].
+    /// list: some take it for an error. Empty is answered as [`Refusal::NoEndpoint`], unless the choice is left to the gateway.
     pub destination: Vec<SocketAddr>,
+    /// No destination is named, so that the gateway chooses by itself, whatever [`Verdict::destination`] holds.
+    pub hands_off: bool,
     /// Headers to set on the request (lower-case name, value), replacing what is there. What gateways refuse to have set
     /// (`host`, pseudo headers, `x-envoy-*`) is left out.
     pub set_headers: Vec<(String, Vec<u8>)>,
@@ -92,9 +94,28 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Wherever the gateway sends it.
+    pub fn hands_off() -> Self {
+        Self { hands_off: true, ..Self::default() }
+    }
+
     /// To this endpoint, with nothing edited.
     pub fn to(endpoint: SocketAddr) -> Self {
         Self { destination: vec![endpoint], ..Self::default() }
+    }
+}
+
+/// A request of which nothing is held.
+impl<T: Ticket> Ticket for Option<T> {
+    fn head(&mut self, head: &ResponseHead) -> Vec<(String, Vec<u8>)> {
+        self.as_mut().map(|ticket| ticket.head(head)).unwrap_or_default()
+    }
+
+    fn body(&mut self, part: Bytes, end: bool) -> Bytes {
+        match self {
+            Some(ticket) => ticket.body(part, end),
+            None => part,
+        }
     }
 }
 

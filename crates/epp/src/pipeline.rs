@@ -52,6 +52,8 @@ pub(crate) struct Pipeline {
     pub(crate) policy: Policy,
     /// For which share of the requests otherwise.
     pub(crate) holdout: Option<Holdout>,
+    /// Whether nothing is steered: what is decided is counted and told, and gateways send requests where they would by themselves.
+    pub(crate) shadow: bool,
     /// Tokenizers, by model.
     pub(crate) models: Arc<Models>,
     /// Where the CPU work of a request runs.
@@ -94,9 +96,40 @@ pub(crate) struct Pipeline {
 const SHED: &str = "every endpoint is saturated and this request's objective has a negative priority; try again later";
 
 impl Handler for Pipeline {
-    type Ticket = Underway;
+    /// None where nothing is steered and nobody could have been picked.
+    type Ticket = Option<Underway>;
 
-    async fn decide(&self, inbound: Inbound) -> Result<(Verdict, Underway), Refusal> {
+    async fn decide(&self, inbound: Inbound) -> Result<(Verdict, Self::Ticket), Refusal> {
+        match self.pick(inbound).await {
+            Ok((verdict, underway)) => Ok((Verdict { hands_off: self.shadow, ..verdict }, Some(underway))),
+            Err(_) if self.shadow => Ok((Verdict::hands_off(), None)),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn suppose(&self, inbound: &Inbound) -> Option<SocketAddr> {
+        if self.shadow {
+            return None;
+        }
+        let allowed = self.allowed(inbound);
+        let asked = Asked { fingerprints: Vec::new().into(), allowed: allowed.as_deref() };
+        let routed = self.router.route(&self.fleet.view(), &asked, &self.policy, Instant::now(), &mut rand::rng());
+        // Its booking ends here: this is for the case that nothing comes, and then it is decided all the same.
+        routed.ok()?.destinations.first().copied()
+    }
+
+    fn refused(&self, refusal: &Refusal) {
+        self.count_refusal(&self.names.label(None), refusal);
+    }
+
+    fn untaken(&self) {
+        self.metrics.requests.untaken();
+    }
+}
+
+impl Pipeline {
+    /// Where a request is to go, and what is held of it.
+    async fn pick(&self, inbound: Inbound) -> Result<(Verdict, Underway), Refusal> {
         let arrived = Instant::now();
         let (said, mut taken_off) = said(&inbound.headers, self.trust);
         let asks_why = self.tell_decision_if.as_ref().filter(|name| inbound.headers.get(name).is_some());
@@ -137,24 +170,6 @@ impl Handler for Pipeline {
         Ok((verdict, underway))
     }
 
-    fn suppose(&self, inbound: &Inbound) -> Option<SocketAddr> {
-        let allowed = self.allowed(inbound);
-        let asked = Asked { fingerprints: Vec::new().into(), allowed: allowed.as_deref() };
-        let routed = self.router.route(&self.fleet.view(), &asked, &self.policy, Instant::now(), &mut rand::rng());
-        // Its booking ends here: this is for the case that nothing comes, and then it is decided all the same.
-        routed.ok()?.destinations.first().copied()
-    }
-
-    fn refused(&self, refusal: &Refusal) {
-        self.count_refusal(&self.names.label(None), refusal);
-    }
-
-    fn untaken(&self) {
-        self.metrics.requests.untaken();
-    }
-}
-
-impl Pipeline {
     /// Parse, encode, hash: on the CPU's threads, or not at all.
     async fn understand(&self, inbound: &Inbound, said: &Said) -> Understood {
         if let Some(unread) = inbound.unread {

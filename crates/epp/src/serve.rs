@@ -100,6 +100,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         fleet: Arc::clone(&fleet),
         router,
         holdout: Holdout::of(&config),
+        shadow: config.shadow,
         policy: config.policy,
         names: Arc::new(ModelNames::new(models.names())),
         models,

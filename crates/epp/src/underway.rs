@@ -74,6 +74,10 @@ pub(crate) struct Underway {
     /// Whether what isn't given on at once may go with a later part.
     may_keep_back: bool,
     response_bytes: usize,
+    /// Whether it was not steered.
+    shadow: bool,
+    /// Prompt tokens that were foretold to be reused where it was picked for.
+    at_pick: Option<u64>,
     /// Whether arms are compared.
     compared: bool,
     logged: Logged,
@@ -118,6 +122,8 @@ impl Underway {
             name_back: None,
             may_keep_back: false,
             response_bytes: 0,
+            shadow: pipeline.shadow,
+            at_pick: predicted,
             compared: pipeline.holdout.is_some(),
             logged: pipeline.logged,
             feed: pipeline.feed.clone(),
@@ -156,11 +162,24 @@ impl Underway {
     }
 
     fn correct_the_books(&mut self, served: Option<std::net::SocketAddr>) {
-        let Some(served) = served else { return };
-        self.served = Some(served);
-        if self.routed.served_by(served, Instant::now()) != Served::AsPicked {
-            self.metrics.picks.served_elsewhere();
+        self.served = served;
+        let Some(served) = served else {
+            if self.shadow {
+                self.routed.served_by_nobody_knows();
+                self.predicted = None;
+                self.metrics.worth.shadowed("untold", None);
+            }
+            return;
+        };
+        let where_ = self.routed.served_by(served, Instant::now());
+        if where_ != Served::AsPicked {
             self.predicted = self.predicted.map(|_| self.routed.predicted_cached_tokens());
+        }
+        if self.shadow {
+            let served = if where_ == Served::AsPicked { "as_picked" } else { "elsewhere" };
+            self.metrics.worth.shadowed(served, self.at_pick.zip(self.predicted));
+        } else if where_ != Served::AsPicked {
+            self.metrics.picks.served_elsewhere();
         }
     }
 

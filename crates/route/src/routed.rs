@@ -74,6 +74,11 @@ impl Routed {
         if self.stay.is_some() { Served::Elsewhere } else { Served::Unknown }
     }
 
+    /// Nobody says where the request is served, and it wasn't sent where it was picked for: nothing is booked or learned of it.
+    pub fn served_by_nobody_knows(&mut self) {
+        self.stay = None;
+    }
+
     /// The answer began well (2xx): the endpoint has the prompt in its cache.
     pub fn succeeded(&mut self) -> Outcome {
         Outcome { lesson: self.lesson(), well: true }

@@ -145,6 +145,7 @@ warmpath:
   tell_decision_if: X-Staff
   load_only: true
   holdout: {share: 0.02, baseline: load}
+  shadow: true
   trust: [objective, model_rewrite]
   trust_request_chat_template: true
   max_body_bytes: 1000000
@@ -159,6 +160,7 @@ tenant x-tenant
 tell x-staff
 load only
 holdout 0.02 Load
+shadow true
 trust Trust { objective: true, fairness_id: false, session: false, model_rewrite: true }
 templates of requests
 body 1000000 bytes"#

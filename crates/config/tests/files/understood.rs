@@ -79,6 +79,9 @@ pub(crate) fn understood(yaml: &str) -> String {
     if let Some(holdout) = config.holdout {
         say("holdout", format!("{} {:?}", holdout.share, holdout.baseline));
     }
+    if config.shadow {
+        say("shadow", "true".to_owned());
+    }
     if config.trust != default.trust {
         say("trust", format!("{:?}", config.trust));
     }

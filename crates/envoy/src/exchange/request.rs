@@ -348,10 +348,12 @@ impl RequestSide {
             // It stands in a header that can't be changed any more, and the metadata must say the same.
             verdict.destination = vec![supposed];
         }
-        let destination = join(&verdict.destination);
+        let destination = (!verdict.hands_off).then(|| join(&verdict.destination));
         let changed = verdict.body.clone().filter(|_| self.unread.is_none() && !whole.is_empty());
         let mut replies = Replies::default();
-        replies.name_destination(&destination, &verdict.scores);
+        if let Some(destination) = &destination {
+            replies.name_destination(destination, &verdict.scores);
+        }
         let edits = self.edits(verdict, destination, changed.as_ref());
         if self.mode == Mode::FullDuplex {
             self.answer_streamed(&mut replies, edits, changed.map_or(whole, Body::from));
@@ -397,9 +399,13 @@ impl RequestSide {
         }
     }
 
-    fn edits(&self, verdict: Verdict, destination: String, changed: Option<&Bytes>) -> Edits {
-        let mut set = vec![(DESTINATION.to_owned(), destination.into_bytes())];
-        let mut remove = Vec::new();
+    fn edits(&self, verdict: Verdict, destination: Option<String>, changed: Option<&Bytes>) -> Edits {
+        let reroute = destination.is_some();
+        let (mut set, mut remove) = match destination {
+            Some(destination) => (vec![(DESTINATION.to_owned(), destination.into_bytes())], Vec::new()),
+            // What a client sends there must not decide either.
+            None => (Vec::new(), vec![DESTINATION.to_owned()]),
+        };
         if self.lacks_id {
             set.push((REQUEST_ID.to_owned(), self.spare_id.clone().into_bytes()));
         }
@@ -420,7 +426,7 @@ impl RequestSide {
                 remove.push(name);
             }
         }
-        Edits { set, remove, body: None, reroute: true }
+        Edits { set, remove, body: None, reroute }
     }
 }
 

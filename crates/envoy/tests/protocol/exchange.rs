@@ -352,6 +352,21 @@ fn what_steers_us_or_the_engine_is_removed_when_it_comes_from_a_client() {
     );
 }
 
+/// No destination in header or metadata, no new route; and what a client writes there doesn't steer either.
+#[test]
+fn where_the_gateway_chooses_nothing_names_an_endpoint() {
+    for decided in ["10.0.0.1:8000 hands off", "- hands off"] {
+        check(&format!(
+            "> headers POST /p x-request-id=r x-gateway-destination-endpoint=10.9.9.9:22
+             > body hello end
+             < decide POST /p body=hello id=r
+             > decided {decided}
+             < headers -x-gateway-destination-endpoint
+             < body hello end",
+        ));
+    }
+}
+
 #[test]
 fn a_verdict_sets_and_removes_headers_but_not_those_that_gateways_refuse() {
     check(

@@ -178,6 +178,7 @@ impl Play {
                 }
                 ["remove", name] => verdict.remove_headers.push((*name).to_owned()),
                 ["score", score] => verdict.scores.push((verdict.destination[0], score.parse().unwrap())),
+                ["hands", "off"] => verdict.hands_off = true,
                 ["body", body] => verdict.body = Some(gateway::data(body).into()),
                 other => panic!("no such edit: {other:?}"),
             }

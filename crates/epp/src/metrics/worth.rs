@@ -1,4 +1,5 @@
-//! Families about what picking is worth: requests of both arms of a holdout, side by side. There are none without a holdout.
+//! Families about what picking is worth: requests of both arms of a holdout side by side, and those that were not steered, where they
+//! went beside where they would have gone. There are none without a holdout or a shadow.
 //!
 //! Sums of squares stand beside sums, so that a query can say how sure the difference of two means is.
 
@@ -12,6 +13,16 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::registrar::{Made, Registrar};
 use super::{picks, requests};
 use crate::holdout::Arm;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServedLabels {
+    served: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AtLabels {
+    at: &'static str,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ArmLabels {
@@ -28,6 +39,8 @@ pub(crate) struct WorthMetrics {
     ttft_squares: Made<ArmLabels, Sum>,
     reuse: Made<ArmLabels, Histogram>,
     reuse_squares: Made<ArmLabels, Sum>,
+    shadowed: Made<ServedLabels, Counter>,
+    shadow_tokens: Made<AtLabels, Counter>,
 }
 
 impl WorthMetrics {
@@ -55,12 +68,29 @@ impl WorthMetrics {
                 "warmpath_arm_reuse_squared",
                 "Sum of the squares of those shares, for the interval of their mean",
             ),
+            shadowed: families.family(
+                "warmpath_shadow_requests",
+                "Requests that were decided on and not steered, by where the gateway sent them: `as_picked`, `elsewhere`, `untold`",
+            ),
+            shadow_tokens: families.family(
+                "warmpath_shadow_predicted_cached_tokens",
+                "Prompt tokens foretold as reused, of requests that were not steered: at the endpoint `picked`, and where they were `served`",
+            ),
         }
     }
 
     /// A request of that arm has been picked for.
     pub(crate) fn picked(&self, arm: Arm) {
         self.requests.get_or_create(&labels(arm)).inc();
+    }
+
+    /// A request was not steered, and went there; what was foretold as reused where it would have gone and where it went.
+    pub(crate) fn shadowed(&self, served: &'static str, foretold: Option<(u64, u64)>) {
+        self.shadowed.get_or_create(&ServedLabels { served }).inc();
+        if let Some((picked, served)) = foretold {
+            self.shadow_tokens.get_or_create(&AtLabels { at: "picked" }).inc_by(picked);
+            self.shadow_tokens.get_or_create(&AtLabels { at: "served" }).inc_by(served);
+        }
     }
 
     /// Its answer ended well: when its first content came, and what share of its prompt was reused, as far as that is known.

@@ -36,6 +36,7 @@ fn pipeline() -> Pipeline {
         router,
         policy: config.policy,
         holdout: None,
+        shadow: false,
         models: Arc::new(Models::load(&[])),
         cpu: Cpu::new(1, 8),
         tenant_header: None,
@@ -69,9 +70,9 @@ fn chat(headers: &[(&str, &str)]) -> Inbound {
 }
 
 async fn picked(pipeline: &Pipeline, inbound: Inbound) -> (Verdict, Underway) {
-    let picked = pipeline.decide(inbound).await.expect("an endpoint is picked");
-    assert_eq!(picked.0.destination, [ENGINE.parse().expect("an address")]);
-    picked
+    let (verdict, underway) = pipeline.decide(inbound).await.expect("an endpoint is picked");
+    assert_eq!(verdict.destination, [ENGINE.parse().expect("an address")]);
+    (verdict, underway.expect("it is held"))
 }
 
 /// A series' value on the metrics page; zero where it isn't shown.
@@ -289,7 +290,8 @@ async fn the_held_out_are_picked_for_by_the_baseline_and_told_apart() {
     let long = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{}"}}]}}"#, "the same ".repeat(100));
     let ask = async || {
         let inbound = Inbound { body: Some(long.clone().into_bytes().into()), ..chat(&[]) };
-        let (verdict, mut underway) = pipeline.decide(inbound).await.expect("an endpoint is picked");
+        let (verdict, underway) = pipeline.decide(inbound).await.expect("an endpoint is picked");
+        let mut underway = underway.expect("it is held");
         underway.head(&answered(&[("content-type", "application/json")]));
         underway.body(r#"{"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":50}}}"#.into(), true);
         (verdict.destination[0] == other, underway.beginning.arm, crate::record_log::ended(&underway).holdout)

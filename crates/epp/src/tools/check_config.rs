@@ -52,6 +52,9 @@ fn in_words(config: &Config) -> String {
     if config.load_only {
         lines.push("Prompts are left unread: endpoints are chosen by load alone.".into());
     }
+    if config.shadow {
+        lines.push("Nothing is steered: what would have been picked is only counted and told (shadow).".into());
+    }
     if let Some(config::Holdout { share, baseline }) = config.holdout {
         let baseline = match baseline {
             config::Baseline::Random => "any endpoint",

@@ -59,7 +59,8 @@ async fn page() -> String {
     };
     let metrics = Arc::new(Metrics::new(true, shown, vec![Box::new(memos), Box::new(server)]));
     let router = Router::new(Arc::clone(&fleet));
-    let typed = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nwarmpath: {holdout: {share: 1, baseline: load}}\n";
+    let typed =
+        "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nwarmpath: {holdout: {share: 1, baseline: load}}\n";
     let holdout = Holdout::of(&config::Config::read(typed).expect("a config"));
     let pipeline = Pipeline { holdout, fleet: Arc::clone(&fleet), router, metrics: Arc::clone(&metrics), ..begun };
 
@@ -91,6 +92,7 @@ async fn page() -> String {
     metrics.picks.answered(&model, foretold, Some(&usage));
     metrics.picks.foretold(0.0);
     metrics.requests.failed(&model, "Internal");
+    metrics.worth.shadowed("as_picked", Some((1, 1)));
     metrics.picks.rewritten("rewrite", &model, "canary");
     metrics.cluster.watching("pods", true);
     metrics.cluster.leads("lease", true);
