@@ -1,13 +1,14 @@
 //! The black box: the real `epp` behind a real Envoy, with engines that speak as vLLM does. In: requests as a client
 //! sends them; out: what a client, an engine, a probe or a metrics page sees. Nothing of ours is linked.
 //!
-//! `cargo xtask test` fetches the Envoy and builds the Kubernetes API server that these tests need. Each test has servers and ports of its own, and shows
-//! their logs when it fails.
+//! `cargo xtask test` fetches the Envoy and the Chromium and builds the Kubernetes API server that these tests need. Each test has servers and
+//! ports of its own, and shows their logs when it fails.
 
 #![allow(unreachable_pub, reason = "nothing is exported from a test; `pub` here means what the module is for")]
 
 mod black_box {
     mod api_server;
+    mod browser;
     mod client;
     mod envoy;
     mod ext_proc;
@@ -39,6 +40,7 @@ mod black_box {
     mod health;
     mod kubernetes;
     mod limits;
+    mod live;
     mod load_only;
     mod loading;
     mod modes;

@@ -72,7 +72,8 @@ impl Client {
 
     /// Sends a request's head alone, of a body that is to be so long.
     pub fn send_head(&mut self, method: &str, path: &str, headers: &[(&str, &str)], length: usize) {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
+        let host = if headers.iter().any(|(name, _)| *name == "host") { "" } else { "host: test\r\n" };
+        let mut head = format!("{method} {path} HTTP/1.1\r\n{host}");
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }

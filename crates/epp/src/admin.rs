@@ -1,11 +1,12 @@
-//! The HTTP port for people and Prometheus: `/metrics` and the stream of decisions, for those who may see them, and a word at `/`.
+//! The HTTP port for people and Prometheus: `/metrics`, the live page and the stream of decisions, for those who may see them, and a
+//! word at `/`.
 
 mod bounded;
 mod ends;
 mod guard;
 mod listen;
+mod live;
 
-use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
@@ -17,8 +18,10 @@ use axum::{Router, middleware, routing};
 use cluster::Reviews;
 use envoy::{Terms, Tls};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::feed::Feed;
+use crate::live::Live;
 use crate::metrics::{Format, Metrics};
 use crate::settings::MetricsAccess;
 use crate::task::Task;
@@ -62,25 +65,29 @@ impl Access {
     }
 }
 
-/// Serves until `shutdown`.
+/// Serves until told that it has `ended`.
 pub(crate) async fn run(
     listener: TcpListener,
     access: Access,
     metrics: Arc<Metrics>,
     feed: Feed,
-    shutdown: impl Future<Output = ()> + Send + 'static,
+    live: Option<Arc<Live>>,
+    ended: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let page = routing::get(page).with_state(metrics);
-    let decisions = Router::new().route_service(decisions::PATHS, decisions::server(feed));
+    let mut decisions = Router::new().route_service(decisions::PATHS, decisions::server(feed));
+    let mut open = Router::new().route("/", routing::get(|| async { WORD }));
+    if let Some(live) = live {
+        decisions = decisions.merge(live::data(live, ended.clone()));
+        open = open.merge(live::page());
+    }
     let page = match access.guard.clone() {
         Some(guard) => page.layer(middleware::from_fn_with_state(guard, Guard::stand)),
         None => page,
     };
-    let pages = Router::new()
-        .route("/", routing::get(|| async { "Warmpath, an endpoint picker. Metrics are at /metrics\n" }))
-        .route("/metrics", page)
-        .merge(shielded(decisions, &access))
-        .into_make_service_with_connect_info::<Ends>();
+    let pages =
+        open.route("/metrics", page).merge(shielded(decisions, &access)).into_make_service_with_connect_info::<Ends>();
+    let shutdown = until(ended);
     match &access.tls {
         Some(tls) => {
             axum::serve(Bounded::new(Encrypted::new(listener, tls)?), pages).with_graceful_shutdown(shutdown).await
@@ -98,6 +105,13 @@ fn shielded(decisions: Router, access: &Access) -> Router {
         None if access.by_certificate => decisions,
         None => decisions.layer(middleware::from_fn(ends::from_here)),
     }
+}
+
+const WORD: &str = "Warmpath, an endpoint picker. Metrics are at /metrics, a page for people is at /live\n";
+
+async fn until(mut ended: watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is an end too.
+    let _ = ended.wait_for(|over| *over).await;
 }
 
 async fn page(State(metrics): State<Arc<Metrics>>, headers: HeaderMap) -> Response {
@@ -128,15 +142,16 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let _serving = Task::of(async move { drop(axum::serve(Bounded::new(listener), pages).await) });
         for (from, header, expected) in [
-            ("127.0.0.1", "user-agent: a", "HTTP/1.1 200"),
-            ("127.0.0.1", "x-forwarded-for: 10.0.0.9", "HTTP/1.1 403"),
-            ("127.0.0.2", "user-agent: a", "HTTP/1.1 403"),
+            ("127.0.0.1", "host: localhost:9090", "HTTP/1.1 200"),
+            ("127.0.0.1", "host: localhost\r\nx-forwarded-for: 10.0.0.9", "HTTP/1.1 403"),
+            ("127.0.0.1", "host: a-name-that-leads-here.example", "HTTP/1.1 403"),
+            ("127.0.0.2", "host: localhost", "HTTP/1.1 403"),
         ] {
             let socket = TcpSocket::new_v4().expect("a socket");
             socket.bind(format!("{from}:0").parse().expect("an address")).expect("it is this machine's");
             let mut stream = socket.connect(address).await.expect("a connection");
             let asked = format!(
-                "POST /warmpath.v1.Decisions/Follow HTTP/1.1\r\nhost: a\r\n{header}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+                "POST /warmpath.v1.Decisions/Follow HTTP/1.1\r\n{header}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
             );
             stream.write_all(asked.as_bytes()).await.expect("it can be written");
             let mut answer = String::new();

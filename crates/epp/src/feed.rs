@@ -14,8 +14,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// Records that may wait for the slowest follower, all followers together. One among a hundred endpoints takes some 60 KB.
 const WAITING: usize = 256;
-/// Followers at a time.
-const FOLLOWERS: usize = 32;
+/// Followers at a time: streams, and the live page.
+const FOLLOWERS: usize = 32 + 1;
 
 /// Where records are told. Clones are one and the same.
 #[derive(Clone, Debug)]

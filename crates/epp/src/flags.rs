@@ -75,6 +75,11 @@ pub(crate) enum Tool {
         #[arg(value_name = "FILE", default_value = "-")]
         decisions: PathBuf,
     },
+    /// Show a running picker's endpoints and last decisions in the terminal, as its live page does.
+    Top {
+        #[command(flatten)]
+        top: Looking,
+    },
     /// Say how far requests share the beginning of their prompts, where they part and why: each file against the first.
     Audit {
         #[command(flatten)]
@@ -122,6 +127,26 @@ pub(crate) struct Following {
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Print JSON: a record a line, as in the log.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which picker is shown, and how.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Looking {
+    /// The picker's metrics port, as HOST:PORT, http://... or https://...
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    pub(crate) address: String,
+    /// File with a token that the cluster knows, where the picker asks for one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Certificates (PEM) of which one has signed the picker's; https takes it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Print once and end.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print JSON, once.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -223,6 +248,10 @@ pub(crate) struct Flags {
     /// Certificates (PEM) of which one must have signed that of a client who wants the metrics. Takes --metrics-cert-dir.
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics_client_ca_file: Option<PathBuf>,
+    /// Keep the last decisions, and show them with the endpoints at `/live` of the metrics port, to whom decisions are shown.
+    /// (Warmpath's own flag.)
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub(crate) live_page: bool,
 
     /// Serve ext_proc over TLS: with --cert-path's certificate, else a self-signed one.
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]

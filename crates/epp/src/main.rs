@@ -14,6 +14,7 @@ mod feed;
 mod flags;
 mod follow;
 mod holdout;
+mod live;
 mod load_only;
 mod logging;
 mod memory_limit;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
             tools::explain(&config_file, request_id.as_deref(), json, &decisions)
         }
         Some(Tool::Decisions { following }) => tools::decisions(&following),
+        Some(Tool::Top { top }) => tools::top(&top),
         None => {
             let _logging = logging::start(cli.flags.level(), &cli.flags.zap_encoder);
             for warning in unheeded {

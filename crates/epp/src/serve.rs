@@ -20,9 +20,10 @@ use tokio::sync::watch;
 use crate::complaints::Complaints;
 use crate::cpu::Cpu;
 use crate::discovery::Hearers;
-use crate::feed::Feed;
+use crate::feed::{Feed, Told};
 use crate::flags::Flags;
 use crate::holdout::Holdout;
+use crate::live::{Live, Sources};
 use crate::load_only::LoadOnly;
 use crate::metrics::{FleetMetrics, MemoMetrics, Metrics, ModelNames, ServerMetrics};
 use crate::models::Models;
@@ -69,14 +70,22 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         load_only: load_only.clone(),
         fleet: Arc::clone(&fleet),
         router: router.clone(),
-        pool,
+        pool: pool.clone(),
         stale_after: config.policy.stale_after,
         deprecated: flags.deprecated_metrics,
     };
     let metrics = Arc::new(Metrics::new(flags.deprecated_metrics, fleet_metrics, watching));
     let feed = Feed::default();
     let access = admin::Access::new(&access).await?;
-    let admin_server = tokio::spawn(admin::run(admin_port, access, Arc::clone(&metrics), feed.clone(), until(ended)));
+    let sources = Sources {
+        fleet: Arc::clone(&fleet),
+        router: router.clone(),
+        load_only: load_only.clone(),
+        pool,
+        stale_after: config.policy.stale_after,
+    };
+    let live = flags.live_page.then(|| kept(sources, &feed));
+    let admin_server = tokio::spawn(admin::run(admin_port, access, Arc::clone(&metrics), feed.clone(), live, ended));
     let _scraper = Task::of(scraper(&config, &fleet, &router, &metrics)?.run());
     let (tell_synced, synced) = watch::channel(false);
     let ruled = Arc::default();
@@ -166,6 +175,15 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         tracing::info!("clients of the health or the metrics port hold their connections: they end with the process");
     }
     served.context("ext_proc server")
+}
+
+/// The live page's state, with decisions kept from now on, until the feed's end.
+fn kept(sources: Sources, feed: &Feed) -> Arc<Live> {
+    let live = Arc::new(Live::new(sources));
+    if let Some(follower) = feed.follow(Told::Ends) {
+        tokio::spawn(Arc::clone(&live).keep(follower));
+    }
+    live
 }
 
 /// Listens at that address, or at every address of both families.

@@ -1,7 +1,8 @@
-//! Tools for a person: a config explained, a request tokenized, a template rendered, requests compared.
+//! Tools for a person: a config explained, a request tokenized, a template rendered, requests compared, a running picker watched.
 //!
 //! In: files, or standard input. Out: the answer on standard output and exit 0; or one line on standard error, nothing on
-//! standard output and exit 1. Prompts are printed, since that is what was asked for; nothing is sent anywhere.
+//! standard output and exit 1. Prompts are printed, since that is what was asked for; nothing is
+//! sent anywhere, but for the picker that is watched, which is asked for what it shows.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // Printing is what they are for.
 
 mod asked;
@@ -12,13 +13,14 @@ mod explain;
 mod render;
 mod shape;
 mod tokenize;
+mod top;
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use crate::flags::{Following, Reading};
+use crate::flags::{Following, Looking, Reading};
 
 /// Prints a config file's effective policy in words; `-` is standard input.
 pub(crate) fn check_config(file: &Path) -> ExitCode {
@@ -92,6 +94,14 @@ pub(crate) fn explain(config_file: &Path, request_id: Option<&str>, json: bool, 
             eprintln!("{problem}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Shows a running picker: again and again where there is a terminal, else once.
+pub(crate) fn top(asked: &Looking) -> ExitCode {
+    match asked.once || asked.json || !std::io::stdout().is_terminal() {
+        true => finish(top::once(asked)),
+        false => finish(top::watch(asked).map(|()| String::new())),
     }
 }
 

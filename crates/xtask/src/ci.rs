@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::helm::{self, Tool};
 use crate::process::{cargo, finish};
-use crate::{apiserver, chart, envoy, fixtures, prometheus, tidy, workspace};
+use crate::{apiserver, chart, chromium, envoy, fixtures, prometheus, tidy, workspace};
 
 /// The cargo-deny that is installed where there is none.
 const DENY: &str = "0.20.2";
@@ -126,6 +126,11 @@ fn tests(arguments: &[String]) -> Result<Counts> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]).args(arguments);
     command.env("ENVOY_BIN", envoy).env("HELM_BIN", helm);
+    match chromium::find_or_fetch() {
+        Ok(browser) => drop(command.env(chromium::VARIABLE, browser)),
+        // The others run all the same; the one that needs it fails and says so.
+        Err(error) => println!("the test in a real browser can't run: {error:#}"),
+    }
     match apiserver::find_or_build() {
         Ok(assets) => drop(command.env(apiserver::ASSETS, assets)),
         // The others run all the same; those that need it fail and say so.

@@ -6,6 +6,7 @@
 
 mod apiserver;
 mod chart;
+mod chromium;
 mod churn;
 mod ci;
 #[cfg(feature = "codegen")]
@@ -51,7 +52,7 @@ enum Chore {
     /// What asking the picker adds to a request of 2 KB: Envoy alone, with an ext_proc server that does nothing, and with
     /// Warmpath, in turns in one run.
     Latency(latency::Settings),
-    /// Fetches and builds what the tests need (a real Envoy, a real Kubernetes API server, real models' files), then runs them
+    /// Fetches and builds what the tests need (a real Envoy, a real Chromium, a real Kubernetes API server, real models' files), then runs them
     /// all.
     Test {
         /// Arguments for `cargo test --workspace`, such as a name to filter by.
@@ -72,6 +73,8 @@ enum Chore {
     Probe(probe::Settings),
     /// Prints the path of a real Envoy; fetches one if there is none.
     Envoy,
+    /// Prints the path of a real Chromium; fetches one if there is none.
+    Chromium,
     /// Prints the path of Helm; fetches one if `HELM_BIN` names none.
     Helm,
     /// Prints the path of kubectl; fetches one if `KUBECTL_BIN` names none.
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Chore::Codegen { check } => codegen(check),
         Chore::Probe(settings) => probe::run(&settings),
         Chore::Envoy => envoy::find_or_fetch().map(|envoy| println!("{}", envoy.display())),
+        Chore::Chromium => chromium::find_or_fetch().map(|browser| println!("{}", browser.display())),
         Chore::Helm => helm::find_or_fetch(Tool::Helm).map(|helm| println!("{}", helm.display())),
         Chore::Kubectl => helm::find_or_fetch(Tool::Kubectl).map(|kubectl| println!("{}", kubectl.display())),
         Chore::Chart { check } => chart::run(check),

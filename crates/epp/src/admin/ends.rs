@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
@@ -39,7 +40,8 @@ const ELSEWHERE: &str = "This is shown on this machine alone: forward the port, 
 
 /// Lets a request pass that comes from this machine, or answers it.
 pub(super) async fn from_here(ConnectInfo(ends): ConnectInfo<Ends>, request: Request, next: Next) -> Response {
-    if ends.are_here() && !by_proxy(request.headers()) {
+    let is_for_here = host(&request).is_some_and(|host| is_here_by_name(&host)) && !by_another_site(request.headers());
+    if ends.are_here() && !by_proxy(request.headers()) && is_for_here {
         return next.run(request).await;
     }
     (StatusCode::FORBIDDEN, ELSEWHERE).into_response()
@@ -60,6 +62,23 @@ impl Ends {
 fn by_proxy(headers: &HeaderMap) -> bool {
     let forwarded = ["forwarded", "via", "x-forwarded-", "x-real-ip", "x-envoy-"];
     headers.keys().any(|name| forwarded.iter().any(|known| name.as_str().starts_with(known)))
+}
+
+/// Where the client believes to be: the host, without a port.
+fn host(request: &Request) -> Option<String> {
+    let said = || request.headers().get(header::HOST)?.to_str().ok()?.parse().ok();
+    let authority: Authority = request.uri().authority().cloned().or_else(said)?;
+    Some(authority.host().to_owned())
+}
+
+/// A site elsewhere can have its name mean this machine, and a browser here that runs its scripts then asks us: by that name.
+fn is_here_by_name(host: &str) -> bool {
+    ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| name.eq_ignore_ascii_case(host))
+}
+
+/// Whether a browser says that it asks for a page of another site.
+fn by_another_site(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none")
 }
 
 #[cfg(test)]
@@ -93,5 +112,30 @@ mod tests {
             check(name, true);
         }
         check("user-agent", false);
+    }
+
+    #[test]
+    fn a_site_whose_name_leads_here_is_elsewhere() {
+        let check = |uri: &str, headers: &[(&str, &str)], expected: bool| {
+            let mut request = axum::http::Request::get(uri);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let request = request.body(axum::body::Body::empty()).expect("a request");
+            let is_ours = host(&request).is_some_and(|host| is_here_by_name(&host));
+            assert_eq!(is_ours && !by_another_site(request.headers()), expected, "{uri} {headers:?}");
+        };
+        for host in ["localhost:9090", "LOCALHOST", "127.0.0.1:1", "[::1]:9090", "[::1]"] {
+            check("/live/state", &[("host", host)], true);
+            check(&format!("http://{host}/live/state"), &[], true);
+            check("/live/state", &[("host", host), ("sec-fetch-site", "same-origin")], true);
+            check("/live/state", &[("host", host), ("sec-fetch-site", "cross-site")], false);
+            check("/live/state", &[("host", host), ("sec-fetch-site", "same-site")], false);
+        }
+        for host in ["rebound.example:9090", "localhost.example", "127.0.0.1.example", ""] {
+            check("/live/state", &[("host", host)], false);
+        }
+        check("http://rebound.example/live/state", &[("host", "localhost")], false);
+        check("/live/state", &[], false);
     }
 }
