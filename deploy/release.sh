@@ -4,8 +4,8 @@
 #
 #   deploy/release.sh [--dry-run]         # prints the commands instead
 #
-# Needed: docker with buildx, syft, cosign and helm, all logged in to the registry. Signing is keyless (Sigstore): in CI by the job's
-# identity, else by a browser. REGISTRY is where images go.
+# Needed: docker with buildx and a builder for several platforms (`docker buildx create --use`), syft, cosign and helm, all logged in to
+# the registry. Signing is keyless (Sigstore): in CI by the job's identity, else by a browser. REGISTRY is where images go.
 set -eu
 cd "$(dirname "$0")/.."
 registry=${REGISTRY:-ghcr.io/warmpath}
@@ -41,8 +41,21 @@ done
 run cosign sign --yes --recursive "$image@$digest"
 
 run helm package charts/warmpath --destination "$out"
-run helm push "$out/warmpath-$version.tgz" "oci://$registry/charts"
-run cosign sign-blob --yes --bundle "$out/warmpath-$version.tgz.sigstore.json" "$out/warmpath-$version.tgz"
-echo "released $image:$version ($digest); to verify:" >&2
-echo "  cosign verify --certificate-oidc-issuer https://token.actions.githubusercontent.com \\" >&2
-echo "    --certificate-identity-regexp 'https://github.com/warmpath/warmpath/' $image@$digest" >&2
+chart=$registry/charts/warmpath
+pushed=$(run helm push "$out/warmpath-$version.tgz" "oci://$registry/charts" 2>&1) || { echo "$pushed" >&2; exit 1; }
+echo "$pushed"
+chart_digest=$(echo "$pushed" | sed -n 's/^Digest: *\(sha256:[0-9a-f]*\)$/\1/p')
+[ "${1:-}" = --dry-run ] && chart_digest=sha256:DIGEST
+[ -n "$chart_digest" ] || { echo "helm push named no digest" >&2; exit 1; }
+run cosign sign --yes "$chart@$chart_digest"
+
+cat >&2 <<END
+released $image:$version and $chart:$version; to verify them, and the image's bills of materials (each names the platform's digest):
+  ours() {
+    cosign "\$@" --certificate-oidc-issuer https://token.actions.githubusercontent.com \\
+      --certificate-identity-regexp '^https://github\.com/warmpath/warmpath/'
+  }
+  ours verify $image@$digest
+  ours verify-attestation --type spdxjson $image@$digest
+  ours verify $chart@$chart_digest
+END

@@ -56,6 +56,47 @@ fn the_image_is_what_charts_and_kserve_expect() {
 }
 
 #[test]
+fn the_image_is_built_by_the_builder_itself_and_once_for_what_platforms_share() {
+    // A `syntax` line has the builder fetch and run another image, by a tag that moves.
+    let text = read("deploy/image/Dockerfile");
+    assert!(!text.lines().any(|line| line.replace(' ', "").starts_with("#syntax=")), "a front end from elsewhere");
+    // What stands below the platform's name is done again for each platform.
+    let build = stage("build");
+    let at = build.iter().position(|line| line == "ARG TARGETARCH").expect("the platform's name");
+    for shared in ["RUN apt-get ", "RUN cargo install ", "COPY . ."] {
+        assert!(build[..at].iter().any(|line| line.starts_with(shared)), "{shared}: once for each platform");
+    }
+    assert!(build[at..].iter().any(|line| line.contains("cargo auditable build")), "{build:#?}");
+}
+
+#[test]
+fn nothing_is_asked_of_the_image_that_is_not_in_it() {
+    // No shell, no tools: only the program itself and the kubelet's own pause.
+    for manifest in ["deploy/manifests/gateway.yaml", "deploy/manifests/standalone.yaml", "deploy/kind/engines.yaml"] {
+        let mut seen = 0;
+        for object in &Release::read(&read(manifest)).objects {
+            for container in object["spec"]["template"]["spec"]["containers"].as_sequence().into_iter().flatten() {
+                let image = container["image"].as_str().expect("an image");
+                if !["/epp:", "warmpath-lab:"].iter().any(|ours| image.contains(ours)) {
+                    continue;
+                }
+                if let Some(command) = container["command"].as_sequence() {
+                    assert_eq!(command, &["/app/epp"], "{manifest}");
+                }
+                for hook in ["preStop", "postStart"] {
+                    assert!(container["lifecycle"][hook]["exec"].is_null(), "{manifest}: {container:#?}");
+                }
+                for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+                    assert!(container[probe]["exec"].is_null(), "{manifest}: {container:#?}");
+                }
+                seen += 1;
+            }
+        }
+        assert!(seen > 0, "{manifest} has no container of ours");
+    }
+}
+
+#[test]
 fn the_image_is_built_of_files_that_there_are() {
     let ignore = read("deploy/image/Dockerfile.dockerignore");
     let kept: BTreeSet<&str> = ignore.lines().filter_map(|line| line.strip_prefix('!')).collect();
@@ -117,10 +158,17 @@ fn ready(test: &str) -> (PathBuf, PathBuf) {
     }
     for tool in ["docker", "syft", "cosign", "helm"] {
         let file = tools.join(tool);
-        let made = "{\"containerimage.digest\": \"sha256:abc\"}";
-        let script = format!(
-            "#!/bin/sh\necho {tool} \"$@\" >>\"$CALLS\"\n[ {tool} = docker ] && echo '{made}' >target/release-files/image.json\nexit 0\n"
-        );
+        // As buildx and Helm say what they pushed.
+        let said = match tool {
+            "docker" => {
+                r#"printf '{\n  "containerimage.descriptor": {\n    "digest": "sha256:d"\n  },\n  "containerimage.digest": "sha256:abc"\n}\n' >target/release-files/image.json"#
+            }
+            "helm" => {
+                r#"[ "$1" != push ] || printf 'Pushed: ghcr.io/warmpath/charts/warmpath:0.1.0\nDigest: sha256:def\n' >&2"#
+            }
+            _ => "",
+        };
+        let script = format!("#!/bin/sh\necho {tool} \"$@\" >>\"$CALLS\"\n{said}\nexit 0\n");
         fs::write(&file, script).expect("a tool can be written");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("a tool can be run");
     }
@@ -153,13 +201,17 @@ fn a_release_signs_and_describes_just_what_it_pushed() {
         "cosign sign",
         "helm package",
         "helm push",
-        "cosign sign-blob",
+        "cosign sign",
     ];
     assert_eq!(first_words, expected);
     assert!(calls[0].contains("--platform linux/amd64,linux/arm64") && calls[0].contains("--push"), "{}", calls[0]);
     for call in &calls[1..6] {
         assert!(call.contains("ghcr.io/warmpath/epp@sha256:abc"), "a tag that may move: {call}");
     }
+    assert!(calls[8].ends_with(" ghcr.io/warmpath/charts/warmpath@sha256:def"), "the chart: {}", calls[8]);
+    // The address is matched from its beginning, lest anyone's who has it somewhere within is taken for ours.
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(r"-identity-regexp '^https://github\.com/warmpath/warmpath/'"), "{said}");
 }
 
 #[test]
