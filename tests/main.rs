@@ -53,4 +53,5 @@ mod black_box {
     mod shutdown;
     mod stuck;
     mod tools;
+    mod traces;
 }

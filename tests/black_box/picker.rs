@@ -45,6 +45,14 @@ impl Picker {
         picker
     }
 
+    /// The same with an environment: `NAME=VALUE`.
+    pub fn start_in(environment: &[&str], engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {
+        let command = [&["env"], environment, &[env!("CARGO_BIN_EXE_epp")]].concat();
+        let mut picker = Self::start_by(&command, engines, flags, folder);
+        picker.wait_until_ready();
+        picker
+    }
+
     /// Starts it and waits until it shows metrics.
     pub fn start_unready(engines: &[SocketAddr], flags: &[&str], folder: &Path) -> Self {
         Self::start_by(&[env!("CARGO_BIN_EXE_epp")], engines, flags, folder)

@@ -350,6 +350,10 @@ pub(crate) struct Flags {
     /// Log level: debug, info, error or panic, or a number as --v takes it, before which it goes.
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     pub(crate) zap_log_level: Option<&'static str>,
+    /// Export a trace of requests by OTLP over gRPC, where the environment names a collector (OTEL_EXPORTER_OTLP_ENDPOINT, or
+    /// OTEL_TRACES_EXPORTER=otlp).
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub(crate) tracing: bool,
     /// Log each decision as one line. (Warmpath's own flag.)
     #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub(crate) log_decisions: bool,
@@ -461,8 +465,7 @@ mod tests {
     fn what_does_nothing_here_is_said_once_and_what_is_agreed_on_is_not() {
         let check = |line: &str, expected: &[&str]| assert_eq!(said(line).expect("taken").1, expected, "{line}");
         check("", &[]);
-        check("--tracing=false --enable-pprof=false --health-checking", &[]);
-        check("--tracing --tracing=true", &["--tracing=true has no effect: no traces are exported"]);
+        check("--tracing=false --tracing --enable-pprof=false --health-checking", &[]);
         check(
             "--grpc-max-send-msg-size 10MiB --zap-time-encoding=epoch",
             &[

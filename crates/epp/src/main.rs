@@ -25,6 +25,7 @@ mod progress;
 mod record_log;
 mod serve;
 mod settings;
+mod spans;
 mod task;
 mod tools;
 mod understand;

@@ -28,7 +28,8 @@ use crate::metrics::{Metrics, ModelLabel, ModelNames, PickMetrics};
 use crate::models::Models;
 use crate::progress::Progress;
 use crate::record_log::Logged;
-use crate::understand::{Arrived, Rules, Ruling, Took, Understood, understand};
+use crate::spans::Spans;
+use crate::understand::{Arrived, Rules, Ruling, Understood, understand};
 use crate::underway::{Beginning, Underway};
 
 /// Blocks from which on a prompt is scored and learned away from the runtime's threads: some 50 ns each.
@@ -88,6 +89,8 @@ pub(crate) struct Pipeline {
     pub(crate) complaints: Complaints,
     /// Which model names may become labels.
     pub(crate) names: Arc<ModelNames>,
+    /// What is traced.
+    pub(crate) spans: Spans,
     /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -130,7 +133,8 @@ impl Handler for Pipeline {
 impl Pipeline {
     /// Where a request is to go, and what is held of it.
     async fn pick(&self, inbound: Inbound) -> Result<(Verdict, Underway), Refusal> {
-        let arrived = Instant::now();
+        let (arrived, at) = (Instant::now(), SystemTime::now());
+        let span = self.spans.begin(&inbound.headers, &inbound.request_id, at);
         let (said, mut taken_off) = said(&inbound.headers, self.trust);
         let asks_why = self.tell_decision_if.as_ref().filter(|name| inbound.headers.get(name).is_some());
         taken_off.extend(asks_why.cloned());
@@ -147,16 +151,21 @@ impl Pipeline {
         // Looked at anew: the fleet may have changed while the prompt was tokenized.
         let view = self.fleet.view();
         let arm = self.holdout.as_ref().map_or(Arm::Picked, |holdout| holdout.arm(rand::random()));
+        let routing = Instant::now();
         let routed = self
             .route(&inbound, &view, &mut understood, (&model, &said, arm))
             .await
             .inspect_err(|refusal| self.count_refusal(&model, refusal))?;
-        let verdict = self.verdict(&routed, &view, &mut understood, taken_off);
+        let mut verdict = self.verdict(&routed, &view, &mut understood, taken_off);
+        verdict.set_headers.extend(span.carried());
+        let route = routing.elapsed();
         let decided_in = arrived.elapsed();
         self.metrics.requests.processed(decided_in);
         let beginning = Beginning {
             arrived,
-            at: SystemTime::now(),
+            at,
+            route,
+            span,
             decided_in,
             request_id: inbound.request_id,
             body_bytes: inbound.body.map_or(0, |body| body.len()),
@@ -196,10 +205,10 @@ impl Pipeline {
         let weight = Weight::of(inbound.body.as_ref().map_or(0, Body::len));
         let queued = Instant::now();
         let work = move || {
-            metrics.picks.stage("queue", queued.elapsed());
-            let understood = understand(&arrived, &models, &sizes, SystemTime::now());
-            let Took { parse, render, tokenize, hash } = understood.took;
-            for (stage, took) in [("parse", parse), ("render", render), ("tokenize", tokenize), ("hash", hash)] {
+            let queue = queued.elapsed();
+            let mut understood = understand(&arrived, &models, &sizes, SystemTime::now());
+            understood.took.queue = queue;
+            for (stage, took) in understood.took.stages() {
                 // Zero: it didn't come to that.
                 if !took.is_zero() {
                     metrics.picks.stage(stage, took);

@@ -30,6 +30,7 @@ use crate::models::Models;
 use crate::pipeline::Pipeline;
 use crate::record_log::Logged;
 use crate::settings::Settings;
+use crate::spans::Spans;
 use crate::task::Task;
 use crate::understand::Rules;
 use crate::{admin, certificate, discovery, election, engines, memory_limit, metrics};
@@ -105,7 +106,9 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
     count_tokenizers(&models, &metrics);
     let _looker = Task::of(look_at_models(Arc::clone(&models), Arc::clone(&metrics)));
     let _switch = file.map(|(path, typed)| Task::of(load_only.clone().follow(path, typed)));
+    let (spans, sender) = if flags.tracing { Spans::start().context("tracing")? } else { Default::default() };
     let pipeline = Pipeline {
+        spans,
         fleet: Arc::clone(&fleet),
         router,
         holdout: Holdout::of(&config),
@@ -167,6 +170,7 @@ async fn run(flags: &Flags, settings: Settings, mut watching: Vec<metrics::Watch
         // The lease is given up while streams are drained.
         election.await.context("leader election")?;
     }
+    sender.end().await;
     feed.close();
     // Probes and the last scrape are answered until the streams are gone.
     end.send_replace(true);

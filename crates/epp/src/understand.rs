@@ -111,6 +111,8 @@ pub(crate) struct Understood {
 /// How long each stage took; zero for one that it didn't come to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Took {
+    /// Until a thread was free.
+    pub(crate) queue: Duration,
     /// Unpacking and parsing the body.
     pub(crate) parse: Duration,
     /// The chat's text.
@@ -119,6 +121,14 @@ pub(crate) struct Took {
     pub(crate) tokenize: Duration,
     /// The tokens' hashes.
     pub(crate) hash: Duration,
+}
+
+impl Took {
+    /// Each by its name, in their order.
+    pub(crate) fn stages(&self) -> [(&'static str, Duration); 5] {
+        let Self { queue, parse, render, tokenize, hash } = *self;
+        [("queue", queue), ("parse", parse), ("render", render), ("tokenize", tokenize), ("hash", hash)]
+    }
 }
 
 /// Largest body, once unpacked, that is looked into.

@@ -23,6 +23,7 @@ use crate::holdout::Arm;
 use crate::metrics::{Finished, Foretold, Metrics, ModelLabel, ModelNames, Running};
 use crate::pipeline::{LONG_PROMPT, Pipeline, SERVED};
 use crate::record_log::{self, Logged};
+use crate::spans::RequestSpan;
 use crate::understand::Understood;
 
 /// By it Envoy's router says in an answer how often it tried, where it is set up to.
@@ -52,6 +53,10 @@ pub(crate) struct Beginning {
     pub(crate) asks_why: bool,
     /// By what it was picked for.
     pub(crate) arm: Arm,
+    /// How long it took to choose an endpoint.
+    pub(crate) route: Duration,
+    /// What traces show of it.
+    pub(crate) span: RequestSpan,
 }
 
 /// A request on its way.
@@ -136,6 +141,11 @@ impl Underway {
             at_endpoint: None,
             running,
         };
+        if underway.beginning.span.is_seen() {
+            let mut stages = underway.understood.took.stages().to_vec();
+            stages.push(("route", underway.beginning.route));
+            underway.beginning.span.decided(&stages, &record_log::picked(&underway));
+        }
         if underway.feed.wants_picks() {
             underway.feed.tell(Arc::new(record_log::picked(&underway)));
         }
@@ -339,11 +349,12 @@ impl Drop for Underway {
                 self.metrics.worth.answered(self.beginning.arm, self.first_content, reuse);
             }
         }
-        let (logging, followed) = (self.logged.any(), self.feed.wants_ends());
-        if !logging && !followed {
+        let (logging, followed, traced) = (self.logged.any(), self.feed.wants_ends(), self.beginning.span.is_seen());
+        if !logging && !followed && !traced {
             return;
         }
         let record = record_log::ended(self);
+        self.beginning.span.ended(&record);
         if logging && self.logged.wants(&record, rand::random()) {
             record_log::print(&record);
         }

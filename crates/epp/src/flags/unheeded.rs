@@ -34,7 +34,7 @@ const fn switch(
     Unheeded { name, takes: Takes::Switch, default, agreed, what }
 }
 
-const UNHEEDED: [Unheeded; 9] = [
+const UNHEEDED: [Unheeded; 8] = [
     Unheeded {
         name: "grpc-max-send-msg-size",
         takes: Takes::Quantity,
@@ -52,7 +52,6 @@ const UNHEEDED: [Unheeded; 9] = [
     switch("health-checking", "false", &["true"], "health is always answered on the ext_proc port too"),
     switch("enable-pprof", "true", &["false"], "no profiles are served"),
     switch("enable-grpc-stream-metrics", "false", &["false"], "there are no metrics of gRPC streams, but of requests"),
-    switch("tracing", "true", &["false"], "no traces are exported"),
     switch("allow-experimental-plugins", "false", &["false"], "which plugin types there are doesn't depend on it"),
     Unheeded {
         name: "zap-stacktrace-level",

@@ -54,6 +54,7 @@ fn pipeline() -> Pipeline {
         ruled: Arc::default(),
         complaints: Complaints::default(),
         names: Arc::new(ModelNames::new(Vec::new())),
+        spans: Spans::default(),
         metrics: Arc::new(Metrics::new(false, shown, Vec::new())),
     }
 }
