@@ -153,3 +153,12 @@ async fn each_metric_is_in_the_documentation_and_each_in_the_documentation_is_th
     let (written, _) = rest.split_once("<!-- end -->").expect("its end");
     assert!(written == table, "docs/metrics.md should say:\n{table}");
 }
+
+#[test]
+fn each_note_of_a_decision_is_explained() {
+    let page = include_str!("../../../../../docs/troubleshooting.md");
+    let (_, notes) = page.split_once("## Notes").expect("the section");
+    for note in Note::ALL {
+        assert!(notes.contains(&format!("`{}`", note.as_str())), "docs/troubleshooting.md says nothing of {note:?}");
+    }
+}
