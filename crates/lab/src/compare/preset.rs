@@ -19,7 +19,7 @@ pub enum Preset {
     SharedInstructions,
     /// As published: 36 dialogs side by side, of which an engine holds about ten.
     Dialogs,
-    /// Shared instructions, some used much more than others, at two thirds of the capacity without reuse.
+    /// Shared instructions, some used much more than others, at a little more than can be served without reuse.
     SkewedInstructions,
     /// Agents with tool turns.
     Agents,
