@@ -145,11 +145,41 @@ fn without_a_collector_or_with_one_that_is_gone_requests_go_on() {
     assert_eq!(send(&envoy, &engine, None), None);
 
     let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:{}", free_port());
-    let (mut picker, envoy) = site("traces_gone", &engine, &[&endpoint, "OTEL_TRACES_SAMPLER=always_on"]);
+    let (mut picker, envoy) =
+        site("traces_gone", &engine, &[&endpoint, "OTEL_TRACES_SAMPLER=always_on", "OTEL_BSP_SCHEDULE_DELAY=50"]);
     for _ in 0..20 {
         assert!(send(&envoy, &engine, None).is_some_and(|told| told.ends_with("-01")));
     }
+    wait_until("it is said", || picker.program.log().contains("spans can't be sent"));
+    assert_eq!(picker.program.log().matches("spans can't be sent").count(), 1, "once");
     // Nor does it keep the picker from ending.
     picker.program.terminate();
     assert_eq!(picker.program.ended().code(), Some(0));
+}
+
+#[test]
+fn what_a_client_says_takes_little_room_and_a_refusal_is_an_error() {
+    let (collector, engine) = (Collector::start(), Engine::plain());
+    let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:{}", collector.port);
+    let folder = folder("traces_long");
+    let environment =
+        [endpoint.as_str(), "OTEL_TRACES_SAMPLER=always_on", "OTEL_RESOURCE_ATTRIBUTES=service.name=ours"];
+    let flags = [&lab::model_flag(), "--strict-requests"];
+    let mut picker = Picker::start_in(&environment, &[engine.address], &flags, &folder);
+    let envoy = Envoy::start(Form::OriginalDst, picker.port, &[], |config| config, &folder);
+    let (id, state, parent) =
+        ("i".repeat(2000), format!("vendor={}", "w".repeat(200)), format!("00-{TRACE}-{PARENT}-01"));
+    let headers = [("x-request-id", id.as_str()), ("traceparent", &parent), ("tracestate", &state)];
+    let post = |body: &[u8]| ask(envoy.port, "POST", CHAT, &headers, body).status;
+    assert_eq!((post(chat(lab::MODEL, "hello").as_bytes()), post(b"no JSON")), (200, 400));
+    assert_eq!(engine.heard()[0].header("tracestate"), Some(state.as_str()), "it passes as it came");
+    picker.program.terminate();
+    assert_eq!(picker.program.ended().code(), Some(0));
+    let spans = collector.spans();
+    let requests: Vec<&Span> = spans.iter().filter(|span| span.name == "gateway.request").collect();
+    let failed = |span: &&&Span| span.status.as_ref().is_some_and(|status| status.code == 2);
+    assert_eq!((requests.len(), requests.iter().filter(failed).count()), (2, 1), "{requests:?}");
+    let told = collector.told();
+    assert!(!told.contains(&id[..129]) && told.contains(&id[..128]) && !told.contains("vendor"), "{told}");
+    assert!(told.contains("\"ours\"") && !told.contains("warmpath-epp"), "the service's name");
 }

@@ -147,15 +147,16 @@ impl Pipeline {
         if let Some(Ruling { by, asked, to }) = &understood.ruled {
             self.metrics.picks.rewritten(by, &self.names.label(asked.as_deref()), to);
         }
-        self.refuse_what_is_not_understood(&understood).inspect_err(|refusal| self.count_refusal(&model, refusal))?;
+        let refused = |refusal: &Refusal| {
+            self.count_refusal(&model, refusal);
+            span.refused(refusal);
+        };
+        self.refuse_what_is_not_understood(&understood).inspect_err(refused)?;
         // Looked at anew: the fleet may have changed while the prompt was tokenized.
         let view = self.fleet.view();
         let arm = self.holdout.as_ref().map_or(Arm::Picked, |holdout| holdout.arm(rand::random()));
         let routing = Instant::now();
-        let routed = self
-            .route(&inbound, &view, &mut understood, (&model, &said, arm))
-            .await
-            .inspect_err(|refusal| self.count_refusal(&model, refusal))?;
+        let routed = self.route(&inbound, &view, &mut understood, (&model, &said, arm)).await.inspect_err(refused)?;
         let mut verdict = self.verdict(&routed, &view, &mut understood, taken_off);
         verdict.set_headers.extend(span.carried());
         let route = routing.elapsed();

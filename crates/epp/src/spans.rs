@@ -9,24 +9,29 @@
 
 use std::collections::HashMap;
 use std::env;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use envoy::Headers;
+use envoy::{Headers, Refusal};
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt, Tracer, TracerProvider};
-use opentelemetry::{Array, Context, KeyValue, StringValue, Value};
+use opentelemetry::{Array, Context, Key, KeyValue, StringValue, Value};
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span};
+use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, Span, SpanData};
 use record::{Ended, Record};
 
 /// What is sampled where nobody says and no parent is: as llm-d.
 const SHARE: f64 = 0.1;
 /// How long the last spans may take on the way out.
 const LAST: Duration = Duration::from_secs(2);
-/// Headers that carry a trace, and nothing else of it is read.
-const CARRIED: [&str; 2] = ["traceparent", "tracestate"];
+/// The header that carries a trace, and nothing else of it is read: what vendors say beside it (`tracestate`) goes on to the engine as it
+/// came, and waits in no queue.
+const CARRIED: &str = "traceparent";
+/// The longest request id that is in a span, in characters: the client's word.
+const LONGEST: usize = 128;
 
 /// Makes spans, or none.
 #[derive(Clone, Debug, Default)]
@@ -58,10 +63,8 @@ impl Spans {
             }
         }
         let exporter = SpanExporter::builder().with_tonic().build()?;
-        let service = said("OTEL_SERVICE_NAME").unwrap_or_else(|| "warmpath-epp".to_owned());
-        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-        let resource = Resource::builder().with_attribute(version).with_service_name(service).build();
-        let mut provider = SdkTracerProvider::builder().with_resource(resource).with_batch_exporter(exporter);
+        let exporter = Told { exporter, failing: AtomicBool::new(false) };
+        let mut provider = SdkTracerProvider::builder().with_resource(resource()).with_batch_exporter(exporter);
         if said("OTEL_TRACES_SAMPLER").is_none() {
             provider = provider.with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(SHARE))));
         }
@@ -78,11 +81,10 @@ impl Spans {
     pub(crate) fn begin(&self, headers: &Headers, request_id: &str, at: SystemTime) -> RequestSpan {
         let Some(tracer) = &self.0 else { return RequestSpan(None) };
         let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &Carried(headers));
-        let builder = tracer
-            .span_builder("gateway.request")
-            .with_kind(SpanKind::Server)
-            .with_start_time(at)
-            .with_attributes([KeyValue::new("gen_ai.request.id", request_id.to_owned())]);
+        let builder =
+            tracer.span_builder("gateway.request").with_kind(SpanKind::Server).with_start_time(at).with_attributes([
+                KeyValue::new("gen_ai.request.id", request_id.chars().take(LONGEST).collect::<String>()),
+            ]);
         let span = tracer.build_with_context(builder, &parent);
         RequestSpan(Some(Open { tracer: tracer.clone(), context: Context::new().with_span(span), at }))
     }
@@ -96,6 +98,44 @@ impl Sender {
         if !matches!(sent, Ok(Ok(()))) {
             tracing::warn!("the last spans could not be sent");
         }
+    }
+}
+
+/// Who tells the spans, as the environment has it.
+fn resource() -> Resource {
+    let builder = || Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+    let resource = builder().build();
+    match resource.get(&Key::from_static_str("service.name")) {
+        Some(name) if !name.as_str().starts_with("unknown_service") => resource,
+        _ => builder().with_service_name("warmpath-epp").build(),
+    }
+}
+
+/// An exporter whose failures are logged where they begin and where they end.
+#[derive(Debug)]
+struct Told {
+    exporter: SpanExporter,
+    failing: AtomicBool,
+}
+
+impl opentelemetry_sdk::trace::SpanExporter for Told {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let sent = self.exporter.export(batch).await;
+        let was_failing = self.failing.swap(sent.is_err(), Ordering::Relaxed);
+        match &sent {
+            Err(why) if !was_failing => tracing::warn!(%why, "spans can't be sent, and are lost"),
+            Ok(()) if was_failing => tracing::info!("spans are sent again"),
+            _ => {}
+        }
+        sent
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
     }
 }
 
@@ -126,6 +166,13 @@ impl RequestSpan {
     /// Whether anybody will see it.
     pub(crate) fn is_seen(&self) -> bool {
         self.0.as_ref().is_some_and(|open| open.context.span().is_recording())
+    }
+
+    /// Nobody serves it.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        if let Some(open) = &self.0 {
+            open.context.span().set_status(Status::error(refusal.to_string()));
+        }
     }
 
     /// The decision: its stages one after the other, and what was decided.
@@ -208,10 +255,10 @@ struct Carried<'a>(&'a Headers);
 
 impl Extractor for Carried<'_> {
     fn get(&self, key: &str) -> Option<&str> {
-        self.0.text(key).filter(|_| CARRIED.contains(&key))
+        self.0.text(key).filter(|_| key == CARRIED)
     }
 
     fn keys(&self) -> Vec<&str> {
-        CARRIED.to_vec()
+        vec![CARRIED]
     }
 }
