@@ -145,6 +145,10 @@ fn without_a_collector_or_with_one_that_is_gone_requests_go_on() {
     assert_eq!(send(&envoy, &engine, None), None);
 
     let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:{}", free_port());
+    let (picker, envoy) = site("traces_http", &engine, &[&endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"]);
+    assert_eq!(send(&envoy, &engine, None), None, "a protocol that isn't spoken");
+    assert!(picker.program.log().contains("grpc alone"));
+
     let (mut picker, envoy) =
         site("traces_gone", &engine, &[&endpoint, "OTEL_TRACES_SAMPLER=always_on", "OTEL_BSP_SCHEDULE_DELAY=50"]);
     for _ in 0..20 {

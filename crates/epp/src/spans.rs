@@ -62,6 +62,11 @@ impl Spans {
                 return Ok(Self::default_pair());
             }
         }
+        let protocols = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+        if let Some(protocol) = protocols.into_iter().find_map(said).filter(|protocol| protocol != "grpc") {
+            tracing::warn!(protocol, "traces are exported by OTLP over grpc alone: there are none");
+            return Ok(Self::default_pair());
+        }
         let exporter = SpanExporter::builder().with_tonic().build()?;
         let exporter = Told { exporter, failing: AtomicBool::new(false) };
         let mut provider = SdkTracerProvider::builder().with_resource(resource()).with_batch_exporter(exporter);
