@@ -27,7 +27,7 @@ fn keep(blocks: u32, candidates: &[Candidate], policy: &Policy) -> (Record, Deci
         predicted_cached_tokens: Some(64),
         at: UNIX_EPOCH + Duration::from_millis(1_790_000_000_123),
         took: Duration::from_micros(250),
-        holdout: false,
+        holdout: true,
     };
     let asked = Asked { api: "chat_completions".into(), model: "m".into(), blocks, block_size: 16, ..Asked::default() };
     (Record::new("r-1", asked, &choice), decision)
