@@ -141,13 +141,18 @@ impl Underway {
             at_endpoint: None,
             running,
         };
-        if underway.beginning.span.is_seen() {
+        let (traced, followed) = (underway.beginning.span.is_seen(), underway.feed.wants_picks());
+        if !traced && !followed {
+            return underway;
+        }
+        let record = record_log::picked(&underway);
+        if traced {
             let mut stages = underway.understood.took.stages().to_vec();
             stages.push(("route", underway.beginning.route));
-            underway.beginning.span.decided(&stages, &record_log::picked(&underway));
+            underway.beginning.span.decided(&stages, &record);
         }
-        if underway.feed.wants_picks() {
-            underway.feed.tell(Arc::new(record_log::picked(&underway)));
+        if followed {
+            underway.feed.tell(Arc::new(record));
         }
         underway
     }
@@ -181,14 +186,14 @@ impl Underway {
             }
             return;
         };
-        let where_ = self.routed.served_by(served, Instant::now());
-        if where_ != Served::AsPicked {
+        let as_picked = self.routed.served_by(served, Instant::now()) == Served::AsPicked;
+        if !as_picked {
             self.predicted = self.predicted.map(|_| self.routed.predicted_cached_tokens());
         }
         if self.shadow {
-            let served = if where_ == Served::AsPicked { "as_picked" } else { "elsewhere" };
+            let served = if as_picked { "as_picked" } else { "elsewhere" };
             self.metrics.worth.shadowed(served, self.at_pick.zip(self.predicted));
-        } else if where_ != Served::AsPicked {
+        } else if !as_picked {
             self.metrics.picks.served_elsewhere();
         }
     }

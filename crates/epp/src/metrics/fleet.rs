@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use route::Router;
 
-use super::registrar::{alpha, bare};
+use super::registrar::{NoLabels, alpha, bare};
 use crate::load_only::LoadOnly;
 
 /// What the gauges are worked out from.
@@ -72,9 +72,6 @@ struct Index {
     plugin_name: &'static str,
     plugin_type: &'static str,
 }
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NoLabels {}
 
 impl Collector for FleetMetrics {
     fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::labels::ModelLabel;
-use super::registrar::{Made, Registrar, Twins, bare};
+use super::registrar::{Made, NoLabels, Registrar, Twins, alpha, bare};
 use super::requests;
 
 fn decision_seconds() -> Histogram {
@@ -57,9 +57,6 @@ struct RewriteLabels {
     model_name: String,
     target_model: String,
 }
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NoLabels {}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ModelOnly {
@@ -175,20 +172,29 @@ impl PickMetrics {
         }
         Self {
             decision: families.twins(
-decision_seconds,
-("llm_d_epp_scheduler_e2e_duration_seconds", "End-to-end scheduling latency distribution in seconds."),
-("inference_extension_scheduler_e2e_duration_seconds", "[Deprecated: Use llm_d_epp_scheduler_e2e_duration_seconds] End-to-end scheduling latency distribution in seconds."),
-),
+                decision_seconds,
+                ("llm_d_epp_scheduler_e2e_duration_seconds", "End-to-end scheduling latency distribution in seconds."),
+                (
+                    "inference_extension_scheduler_e2e_duration_seconds",
+                    "End-to-end scheduling latency distribution in seconds.",
+                ),
+            ),
             attempts: families.counter_twins(
-("llm_d_epp_scheduler_attempts", "Total number of scheduling attempts."),
-("inference_extension_scheduler_attempts", "[Deprecated: Use llm_d_epp_scheduler_attempts_total] Total number of scheduling attempts."),
-),
+                ("llm_d_epp_scheduler_attempts", "Total number of scheduling attempts."),
+                ("inference_extension_scheduler_attempts", "Total number of scheduling attempts."),
+            ),
             attempted: Mutex::default(),
             hit_ratio: families.twins(
-share,
-("llm_d_epp_prefix_indexer_hit_ratio", "Ratio of prefix length matched to total prefix length in the cache lookup."),
-("inference_extension_prefix_indexer_hit_ratio", "[Deprecated: Use llm_d_epp_prefix_indexer_hit_ratio] Ratio of prefix length matched to total prefix length in the cache lookup."),
-),
+                share,
+                (
+                    "llm_d_epp_prefix_indexer_hit_ratio",
+                    "Ratio of prefix length matched to total prefix length in the cache lookup.",
+                ),
+                (
+                    "inference_extension_prefix_indexer_hit_ratio",
+                    "Ratio of prefix length matched to total prefix length in the cache lookup.",
+                ),
+            ),
             parts: families.made(
                 share,
                 "warmpath_chosen_score_part",
@@ -203,10 +209,13 @@ share,
                 "warmpath_degraded_picks",
                 "Picks that knew less than they should, by reason; the request was served all the same",
             ),
-            rewritten: families.counter_twins(
-                ("llm_d_epp_model_rewrite_decisions", REWRITTEN),
-                ("inference_extension_model_rewrite_decisions", REWRITTEN),
-            ),
+            rewritten: Twins {
+                current: families.family("llm_d_epp_model_rewrite_decisions", &alpha(REWRITTEN)),
+                // llm-d's help says nothing of a successor here.
+                deprecated: families
+                    .deprecated
+                    .then(|| families.family("inference_extension_model_rewrite_decisions", &alpha(REWRITTEN))),
+            },
             answers: families.family("warmpath_answers", "Answers with a 2xx status"),
             answers_with_usage: families.family(
                 "warmpath_answers_with_usage",
@@ -249,9 +258,9 @@ share,
                 "Time of a good reading of an engine's metrics, in seconds",
             ),
             scrape_failures: families.counter_twins(
-("llm_d_epp_datalayer_poll_errors", "Data-source poll errors per source type."),
-("llm_d_inference_scheduler_datalayer_poll_errors", "[Deprecated: Use llm_d_epp_datalayer_poll_errors_total] Data-source poll errors per source type."),
-),
+                ("llm_d_epp_datalayer_poll_errors", "Data-source poll errors per source type."),
+                ("llm_d_inference_scheduler_datalayer_poll_errors", "Data-source poll errors per source type."),
+            ),
             ttft: families.made(
                 requests::ttft,
                 "warmpath_endpoint_ttft_seconds",

@@ -58,10 +58,7 @@ impl Registrar<'_> {
         current: (&str, &str),
         deprecated: (&str, &str),
     ) -> Twins<L, D, M> {
-        Twins {
-            current: self.made(make, current.0, &alpha(current.1)),
-            deprecated: self.deprecated.then(|| self.made(make, deprecated.0, &alpha(deprecated.1))),
-        }
+        self.twins_shown_as(make, current.0, current, deprecated)
     }
 
     /// The same of counters, whose series' names end in `_total`.
@@ -70,9 +67,27 @@ impl Registrar<'_> {
         current: (&str, &str),
         deprecated: (&str, &str),
     ) -> Twins<L, D, Counter> {
-        self.twins(Counter::default, current, deprecated)
+        self.twins_shown_as(Counter::default, &format!("{}_total", current.0), current, deprecated)
+    }
+
+    fn twins_shown_as<L: Labels, D: Labels, M: Metric>(
+        &mut self,
+        make: fn() -> M,
+        shown: &str,
+        current: (&str, &str),
+        deprecated: (&str, &str),
+    ) -> Twins<L, D, M> {
+        let before = alpha(&format!("[Deprecated: Use {shown}] {}", deprecated.1));
+        Twins {
+            current: self.made(make, current.0, &alpha(current.1)),
+            deprecated: self.deprecated.then(|| self.made(make, deprecated.0, &before)),
+        }
     }
 }
+
+/// The labels of a family that has none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NoLabels {}
 
 /// A help without the full stop that the registry appends to each.
 pub(super) fn bare(help: &str) -> &str {
@@ -129,8 +144,7 @@ mod tests {
     fn check(deprecated: bool, expected: &str) {
         let mut registry = Registry::default();
         let mut registrar = Registrar { registry: &mut registry, deprecated };
-        let picks: Twins<New, Old, Counter> =
-            registrar.counter_twins(("new_picks", "Picks."), ("old_picks", "[Deprecated: Use new_picks_total] Picks."));
+        let picks: Twins<New, Old, Counter> = registrar.counter_twins(("new_picks", "Picks."), ("old_picks", "Picks."));
         picks.each(
             &New { endpoint: "a" },
             || Old { pod: "a" },

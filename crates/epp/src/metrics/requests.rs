@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::labels::{ModelLabel, PairLabels, RequestLabels};
-use super::registrar::{Made, Registrar, Twins};
+use super::registrar::{Made, NoLabels, Registrar, Twins};
 
 /// llm-d's buckets for whole requests, in seconds.
 const LATENCY: [f64; 35] = [
@@ -139,9 +139,6 @@ pub(crate) struct RequestMetrics {
     untaken: Counter,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NoLabels {}
-
 /// Histograms under llm-d's base labels.
 type Sizes = Twins<RequestLabels, PairLabels, Histogram>;
 
@@ -186,79 +183,129 @@ impl RequestMetrics {
     pub(super) fn register(families: &mut Registrar<'_>) -> Self {
         Self {
             total: families.counter_twins(
-("llm_d_epp_request", "Total number of processed requests."),
-("inference_objective_request", "[Deprecated: Use llm_d_epp_request_total] Counter of inference objective requests broken out for each model and target model."),
-),
+                ("llm_d_epp_request", "Total number of processed requests."),
+                (
+                    "inference_objective_request",
+                    "Counter of inference objective requests broken out for each model and target model.",
+                ),
+            ),
             errors: families.counter_twins(
-("llm_d_epp_request_error", "Total number of request errors."),
-("inference_objective_request_error", "[Deprecated: Use llm_d_epp_request_error_total] Counter of inference objective requests errors broken out for each model and target model."),
-),
+                ("llm_d_epp_request_error", "Total number of request errors."),
+                (
+                    "inference_objective_request_error",
+                    "Counter of inference objective requests errors broken out for each model and target model.",
+                ),
+            ),
             running: families.twins(
-Gauge::default,
-("llm_d_epp_request_running", "Current number of active running requests."),
-("inference_objective_running_requests", "[Deprecated: Use llm_d_epp_request_running] Inference objective number of running requests in each model."),
-),
+                Gauge::default,
+                ("llm_d_epp_request_running", "Current number of active running requests."),
+                (
+                    "inference_objective_running_requests",
+                    "Inference objective number of running requests in each model.",
+                ),
+            ),
             duration: families.twins(
-latency,
-("llm_d_epp_request_duration_seconds", "End-to-end request latency distribution in seconds."),
-("inference_objective_request_duration_seconds", "[Deprecated: Use llm_d_epp_request_duration_seconds] Inference objective response latency distribution in seconds for each model and target model."),
-),
+                latency,
+                ("llm_d_epp_request_duration_seconds", "End-to-end request latency distribution in seconds."),
+                (
+                    "inference_objective_request_duration_seconds",
+                    "Inference objective response latency distribution in seconds for each model and target \
+                     model.",
+                ),
+            ),
             request_size: families.twins(
-request_bytes,
-("llm_d_epp_request_size_bytes", "Incoming request body size distribution in bytes."),
-("inference_objective_request_sizes", "[Deprecated: Use llm_d_epp_request_size_bytes] Inference objective requests size distribution in bytes for each model and target model."),
-),
+                request_bytes,
+                ("llm_d_epp_request_size_bytes", "Incoming request body size distribution in bytes."),
+                (
+                    "inference_objective_request_sizes",
+                    "Inference objective requests size distribution in bytes for each model and target model.",
+                ),
+            ),
             response_size: families.twins(
-response_bytes,
-("llm_d_epp_response_size_bytes", "Outgoing response body size distribution in bytes."),
-("inference_objective_response_sizes", "[Deprecated: Use llm_d_epp_response_size_bytes] Inference objective responses size distribution in bytes for each model and target model."),
-),
+                response_bytes,
+                ("llm_d_epp_response_size_bytes", "Outgoing response body size distribution in bytes."),
+                (
+                    "inference_objective_response_sizes",
+                    "Inference objective responses size distribution in bytes for each model and target model.",
+                ),
+            ),
             input: families.twins(
-input_tokens,
-("llm_d_epp_request_input_tokens", "Input token count distribution per request."),
-("inference_objective_input_tokens", "[Deprecated: Use llm_d_epp_request_input_tokens] Inference objective input token count distribution for requests in each model."),
-),
+                input_tokens,
+                ("llm_d_epp_request_input_tokens", "Input token count distribution per request."),
+                (
+                    "inference_objective_input_tokens",
+                    "Inference objective input token count distribution for requests in each model.",
+                ),
+            ),
             cached: families.twins(
-input_tokens,
-("llm_d_epp_request_cached_tokens", "Distribution of prompt tokens read from cache per request, as reported by the model server in the response."),
-("inference_objective_prompt_cached_tokens", "[Deprecated: Use llm_d_epp_request_cached_tokens] Inference objective prompt cached token count distribution for requests in each model."),
-),
+                input_tokens,
+                (
+                    "llm_d_epp_request_cached_tokens",
+                    "Distribution of prompt tokens read from cache per request, as reported by the model server \
+                     in the response.",
+                ),
+                (
+                    "inference_objective_prompt_cached_tokens",
+                    "Inference objective prompt cached token count distribution for requests in each model.",
+                ),
+            ),
             output: families.twins(
-output_tokens,
-("llm_d_epp_request_output_tokens", "Output token count distribution per request."),
-("inference_objective_output_tokens", "[Deprecated: Use llm_d_epp_request_output_tokens] Inference objective output token count distribution for requests in each model."),
-),
+                output_tokens,
+                ("llm_d_epp_request_output_tokens", "Output token count distribution per request."),
+                (
+                    "inference_objective_output_tokens",
+                    "Inference objective output token count distribution for requests in each model.",
+                ),
+            ),
             ntpot: families.twins(
-ntpot,
-("llm_d_epp_request_ntpot_seconds", "Normalized time per output token in seconds (end-to-end latency divided by output token count)."),
-("inference_objective_normalized_time_per_output_token_seconds", "[Deprecated: Use llm_d_epp_request_ntpot_seconds] Inference objective latency divided by number of output tokens in seconds for each model and target model."),
-),
+                ntpot,
+                (
+                    "llm_d_epp_request_ntpot_seconds",
+                    "Normalized time per output token in seconds (end-to-end latency divided by output token \
+                     count).",
+                ),
+                (
+                    "inference_objective_normalized_time_per_output_token_seconds",
+                    "Inference objective latency divided by number of output tokens in seconds for each model \
+                     and target model.",
+                ),
+            ),
             tpot: families.made(
                 tpot,
                 "llm_d_epp_request_streaming_tpot_seconds",
-                "[ALPHA] Average time per output token in seconds for streaming requests, computed as (e2e - TTFT) / (output_tokens - 1).",
+                "[ALPHA] Average time per output token in seconds for streaming requests, computed as (e2e - \
+                 TTFT) / (output_tokens - 1).",
             ),
             ttft: families.twins(
-ttft,
-("llm_d_epp_request_ttft_seconds", "Time to first token in seconds, measured from request received to first response byte. For non-streaming requests, this equals total request duration."),
-("inference_objective_request_ttft_seconds", "[Deprecated: Use llm_d_epp_request_ttft_seconds] Inference model TTFT distribution in seconds for each model and target model."),
-),
+                ttft,
+                (
+                    "llm_d_epp_request_ttft_seconds",
+                    "Time to first token in seconds, measured from request received to first response byte. For \
+                     non-streaming requests, this equals total request duration.",
+                ),
+                (
+                    "inference_objective_request_ttft_seconds",
+                    "Inference model TTFT distribution in seconds for each model and target model.",
+                ),
+            ),
             itl: families.made(
                 itl,
                 "llm_d_epp_request_streaming_itl_seconds",
-                "[ALPHA] Inter-token latency in seconds for streaming requests, measured as the time between consecutive response body chunks.",
+                "[ALPHA] Inter-token latency in seconds for streaming requests, measured as the time between \
+                 consecutive response body chunks.",
             ),
             processing: families.made(
                 processing,
                 "llm_d_epp_request_processing_duration_seconds",
-                "[ALPHA] EPP request processing latency distribution in seconds, from request receipt until the request \
-                 body has been handled, including admission control.",
+                "[ALPHA] EPP request processing latency distribution in seconds, from request receipt until \
+                 the request body has been handled, including admission control.",
             ),
             answer_processing: families.made(
                 answer_processing,
                 "llm_d_epp_response_processing_duration_seconds",
-                "[ALPHA] EPP response processing latency distribution in seconds: the sum of per-chunk handler time for a \
-                 streamed response, or the interval from response headers to completion for a non-streaming response.",
+                "[ALPHA] EPP response processing latency distribution in seconds: the sum of per-chunk handler \
+                 time for a streamed response, or the interval from response headers to completion for a \
+                 non-streaming response.",
             ),
             untaken: families.counter(
                 "warmpath_untaken_streams",
